@@ -111,9 +111,9 @@ mod tests {
     use super::*;
     use crate::NoSettings;
 
-    struct Counts(OnceLock<String>);
+    struct CallCounts(OnceLock<String>);
 
-    impl Plugin for Counts {
+    impl Plugin for CallCounts {
         type Settings = NoSettings;
 
         fn configure(_: NoSettings) -> Result<Self, SettingsErrors> {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn admit_before_configure_and_a_second_configure_are_errors() {
-        let plugin = Configured::<Counts>::new();
+        let plugin = Configured::<CallCounts>::new();
         let early = plugin.admit(contract("{}"));
         assert!(early.is_err_and(|message| message.contains("before `configure`")));
         assert!(plugin.configure("{}").is_ok());
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn configure_warms_up_the_plugin_with_a_sample() {
-        let plugin = Configured::<Counts>::new();
+        let plugin = Configured::<CallCounts>::new();
         plugin.configure("{}").expect("no settings are right");
         let failure = plugin.admit(contract(r#"{"kind":"Other"}"#));
         assert_eq!(failure.expect_err("it always fails"), "Pod");

@@ -20,11 +20,11 @@ const DEPTH_MAX: usize = 128;
 /// # Errors
 /// Fails if the document cannot be parsed as the type. A mistake inside of a skipped value may go unnoticed.
 pub(crate) fn from_json<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
-    read_fields(text).or_else(|Unreadable| serde_json::from_str(text))
+    read_fields(text).or_else(|SlowPath| serde_json::from_str(text))
 }
 
-fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Unreadable> {
-    let mut cursor = Cursor {
+fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, SlowPath> {
+    let mut cursor = ReaderCursor {
         text,
         position: 0,
         depth: 0,
@@ -32,35 +32,35 @@ fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Unreadable
     let value = T::deserialize(&mut cursor)?;
     match cursor.next_byte() {
         None => Ok(value),
-        Some(_) => Err(Unreadable),
+        Some(_) => Err(SlowPath),
     }
 }
 
 /// The error for a document that `serde_json` must read instead, which then reports the mistake if there is one.
 #[derive(Debug)]
-struct Unreadable;
+struct SlowPath;
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for SlowPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the document cannot be read")
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for SlowPath {}
 
-impl de::Error for Unreadable {
+impl de::Error for SlowPath {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self
     }
 }
 
-struct Cursor<'de> {
+struct ReaderCursor<'de> {
     text: &'de str,
     position: usize,
     depth: usize,
 }
 
-impl<'de> Cursor<'de> {
+impl<'de> ReaderCursor<'de> {
     /// Skips white space, and returns the byte after it without moving past that byte.
     fn next_byte(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
@@ -70,37 +70,37 @@ impl<'de> Cursor<'de> {
         bytes.get(self.position).copied()
     }
 
-    fn pass(&mut self, expected: u8) -> Result<(), Unreadable> {
+    fn pass(&mut self, expected: u8) -> Result<(), SlowPath> {
         if self.next_byte() != Some(expected) {
-            return Err(Unreadable);
+            return Err(SlowPath);
         }
         self.position += 1;
         Ok(())
     }
 
     /// Moves past a JSON value, and returns the text of the value.
-    fn value(&mut self) -> Result<&'de str, Unreadable> {
-        let first = self.next_byte().ok_or(Unreadable)?;
+    fn value(&mut self) -> Result<&'de str, SlowPath> {
+        let first = self.next_byte().ok_or(SlowPath)?;
         let start = self.position;
         match first {
             b'"' => self.position = string_end(self.text.as_bytes(), start + 1)?.0,
             b'{' | b'[' => self.pass_nested()?,
             _ => {
-                let rest = self.text.as_bytes().get(start..).ok_or(Unreadable)?;
+                let rest = self.text.as_bytes().get(start..).ok_or(SlowPath)?;
                 let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
                 self.position += rest.iter().position(ends).unwrap_or(rest.len());
             }
         }
-        self.text.get(start..self.position).ok_or(Unreadable)
+        self.text.get(start..self.position).ok_or(SlowPath)
     }
 
     /// Moves past an object or a list, however deep it is.
-    fn pass_nested(&mut self) -> Result<(), Unreadable> {
+    fn pass_nested(&mut self) -> Result<(), SlowPath> {
         let bytes = self.text.as_bytes();
         let mut position = self.position;
         let mut depth = 0_usize;
         loop {
-            let byte = *bytes.get(position).ok_or(Unreadable)?;
+            let byte = *bytes.get(position).ok_or(SlowPath)?;
             position += 1;
             match byte {
                 b'"' => position = string_end(bytes, position)?.0,
@@ -114,23 +114,23 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    fn string(&mut self) -> Result<Cow<'de, str>, Unreadable> {
+    fn string(&mut self) -> Result<Cow<'de, str>, SlowPath> {
         if self.next_byte() != Some(b'"') {
-            return Err(Unreadable);
+            return Err(SlowPath);
         }
         let start = self.position;
         let (end, has_escapes) = string_end(self.text.as_bytes(), start + 1)?;
         self.position = end;
         if has_escapes {
-            let text = self.text.get(start..end).ok_or(Unreadable)?;
-            return serde_json::from_str(text).map(Cow::Owned).map_err(|_| Unreadable);
+            let text = self.text.get(start..end).ok_or(SlowPath)?;
+            return serde_json::from_str(text).map(Cow::Owned).map_err(|_| SlowPath);
         }
         let content = self.text.get(start + 1..end - 1);
-        content.map(Cow::Borrowed).ok_or(Unreadable)
+        content.map(Cow::Borrowed).ok_or(SlowPath)
     }
 
     /// Returns a deserializer of `serde_json` for the next value, and moves past the value.
-    fn parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, Unreadable> {
+    fn parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, SlowPath> {
         self.value().map(serde_json::Deserializer::from_str)
     }
 
@@ -138,12 +138,12 @@ impl<'de> Cursor<'de> {
     fn nested<T>(
         &mut self,
         [open, close]: [u8; 2],
-        read: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, Unreadable>,
-    ) -> Result<T, Unreadable> {
+        read: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, SlowPath>,
+    ) -> Result<T, SlowPath> {
         self.pass(open)?;
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(Unreadable);
+            return Err(SlowPath);
         }
         let mut items = Items {
             cursor: self,
@@ -161,7 +161,7 @@ impl<'de> Cursor<'de> {
 /// Compares eight bytes at a time: where a byte is equal to the quote, the difference is zero. `zeros` marks zero
 /// bytes. It may also mark higher bytes after the first zero, but only the lowest marked byte is used.
 #[inline]
-fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unreadable> {
+fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPath> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
@@ -178,7 +178,7 @@ fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unread
             position += found.trailing_zeros() as usize / 8;
         }
         // The last bytes of the text, fewer than eight, are compared one by one.
-        match bytes.get(position).ok_or(Unreadable)? {
+        match bytes.get(position).ok_or(SlowPath)? {
             b'"' => return Ok((position + 1, has_escapes)),
             b'\\' => {
                 has_escapes = true;
@@ -189,19 +189,19 @@ fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unread
     }
 }
 
-impl<'de> Deserializer<'de> for &mut Cursor<'de> {
-    type Error = Unreadable;
+impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
+    type Error = SlowPath;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
-        self.parser()?.deserialize_any(visitor).map_err(|_| Unreadable)
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
+        self.parser()?.deserialize_any(visitor).map_err(|_| SlowPath)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         self.value()?;
         visitor.visit_unit()
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         if self.next_byte() == Some(b'n') {
             self.value()?;
             return visitor.visit_none();
@@ -209,22 +209,22 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         match self.string()? {
             Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
             Cow::Owned(text) => visitor.visit_string(text),
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         self.nested(*b"[]", |items| visitor.visit_seq(items))
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         self.nested(*b"{}", |items| visitor.visit_map(items))
     }
 
@@ -233,7 +233,7 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Unreadable> {
+    ) -> Result<V::Value, SlowPath> {
         self.deserialize_map(visitor)
     }
 
@@ -242,7 +242,7 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Unreadable> {
+    ) -> Result<V::Value, SlowPath> {
         if name.starts_with('$') {
             let text = BorrowedStrDeserializer::new(self.value()?);
             return visitor.visit_map(MapDeserializer::new(iter::once((name, text))));
@@ -255,10 +255,10 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Unreadable> {
+    ) -> Result<V::Value, SlowPath> {
         self.parser()?
             .deserialize_enum(name, variants, visitor)
-            .map_err(|_| Unreadable)
+            .map_err(|_| SlowPath)
     }
 
     forward_to_deserialize_any! {
@@ -269,14 +269,14 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
 
 /// The members of an object or the elements of a list that is being read.
 struct Items<'a, 'de> {
-    cursor: &'a mut Cursor<'de>,
+    cursor: &'a mut ReaderCursor<'de>,
     close: u8,
     is_first: bool,
 }
 
 impl Items<'_, '_> {
     /// Moves to the next item of the object or list. Returns false at the closing bracket.
-    fn advance(&mut self) -> Result<bool, Unreadable> {
+    fn advance(&mut self) -> Result<bool, SlowPath> {
         if self.cursor.next_byte() == Some(self.close) {
             return Ok(false);
         }
@@ -289,12 +289,9 @@ impl Items<'_, '_> {
 }
 
 impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
-    type Error = Unreadable;
+    type Error = SlowPath;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Unreadable> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, SlowPath> {
         if self.advance()? {
             seed.deserialize(&mut *self.cursor).map(Some)
         } else {
@@ -304,9 +301,9 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
 }
 
 impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
-    type Error = Unreadable;
+    type Error = SlowPath;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unreadable> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, SlowPath> {
         if !self.advance()? {
             return Ok(None);
         }
@@ -319,7 +316,7 @@ impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
         .map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Unreadable> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, SlowPath> {
         seed.deserialize(&mut *self.cursor)
     }
 }
@@ -335,20 +332,20 @@ mod tests {
 
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct View<'a> {
+    struct ReaderView<'a> {
         #[serde(borrow)]
         name: Option<Text<'a>>,
         count: Option<i32>,
-        list: Option<Vec<Nested<'a>>>,
-        phase: Option<Phase>,
+        list: Option<Vec<NestedReader<'a>>>,
+        phase: Option<ReaderPhase>,
         by_number: Option<BTreeMap<u32, bool>>,
         pair: Option<(u8, f64)>,
         whole: Option<Value>,
-        wrapped: Option<Wrapped>,
+        wrapped: Option<WrappedText>,
     }
 
     #[derive(Debug, PartialEq, Deserialize)]
-    struct Nested<'a> {
+    struct NestedReader<'a> {
         #[serde(borrow)]
         key: Text<'a>,
         #[serde(flatten)]
@@ -356,16 +353,16 @@ mod tests {
     }
 
     #[derive(Debug, PartialEq, Deserialize)]
-    enum Phase {
+    enum ReaderPhase {
         Running,
         Failed(String),
     }
 
     #[derive(Debug, PartialEq, Deserialize)]
-    struct Wrapped(String);
+    struct WrappedText(String);
 
     #[derive(Deserialize)]
-    struct Raw<'a> {
+    struct RawText<'a> {
         #[serde(borrow)]
         whole: Option<&'a RawValue>,
     }
@@ -421,10 +418,10 @@ mod tests {
             assert_eq!(read, expected, "{text}");
         }
         for text in DOCUMENTS {
-            check::<View>(text);
+            check::<ReaderView>(text);
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
-            let raw = |raw: Raw<'_>| raw.whole.map(ToString::to_string);
+            let raw = |raw: RawText<'_>| raw.whole.map(ToString::to_string);
             // Only documents that `serde_json` accepts are compared, because mistakes in skipped values go unnoticed.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
@@ -439,24 +436,24 @@ mod tests {
             r#"{"name":"with a \"quote\"","list":[{"key":"a","more":[1.5]}],"phase":{"Failed":"why"}}"#,
             r#"{"pair":[1,2.5],"whole":{"a":[null,true]},"wrapped":"text"}"#,
         ] {
-            assert!(read_fields::<View>(text).is_ok(), "{text}");
-            assert!(read_fields::<Raw>(text).is_ok(), "{text}");
+            assert!(read_fields::<ReaderView>(text).is_ok(), "{text}");
+            assert!(read_fields::<RawText>(text).is_ok(), "{text}");
         }
     }
 
     #[test]
     fn only_values_that_are_read_have_a_depth_limit() {
         #[derive(Debug, Deserialize)]
-        struct Node {
+        struct ReaderNode {
             #[serde(rename = "n")]
             #[allow(dead_code, reason = "only its depth matters")]
-            next: Option<Box<Node>>,
+            next: Option<Box<ReaderNode>>,
         }
         let deep = |levels| format!("{}{}", r#"{"n":"#.repeat(levels) + "{}", "}".repeat(levels));
-        assert!(from_json::<Node>(&deep(100)).is_ok());
-        assert!(from_json::<Node>(&deep(200)).is_err());
+        assert!(from_json::<ReaderNode>(&deep(100)).is_ok());
+        assert!(from_json::<ReaderNode>(&deep(200)).is_err());
         let skipped = format!(r#"{{"skipped":{},"name":"a"}}"#, deep(100_000));
-        let view: View = from_json(&skipped).expect("nothing deep is read");
+        let view: ReaderView = from_json(&skipped).expect("nothing deep is read");
         assert_eq!(view.name.as_deref(), Some("a"));
     }
 

@@ -170,13 +170,13 @@ mod tests {
         #[serde(default)]
         names: Vec<String>,
         #[serde(default)]
-        by_key: std::collections::BTreeMap<String, Mode>,
+        by_key: std::collections::BTreeMap<String, ReadMode>,
         required: u8,
     }
 
     #[derive(Debug, Deserialize)]
     #[serde(rename_all = "camelCase")]
-    enum Mode {
+    enum ReadMode {
         Fast,
     }
 

@@ -26,7 +26,8 @@
 //! }
 //! # use admittance_sdk::{serde_json::json, testing};
 //! # let job = json!({"kind": "Job", "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}});
-//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers: one has no image; name it");
+//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers:
+//! one has no image; name it");
 //! ```
 
 mod container;
@@ -37,7 +38,7 @@ use serde_json::Value;
 
 pub use container::{
     Capabilities, EnvSource, EnvVar, ExecProbe, HttpProbe, KeyRef, Port, Probe, Quantities, Resources,
-    Scalar, SeccompProfile, SecurityContext, TcpProbe,
+    SeccompProfile, SecurityContext, TcpProbe, TextOrNumber,
 };
 pub use shape::{Container, ImagePullSecret, TextMap, Volume};
 
@@ -114,11 +115,11 @@ impl<'a> Workload<'a> {
         let control_plane = ControlPlane::from_request(request);
         let read = if is_pod(request) {
             request
-                .read::<shape::Pod<'a>>(document)
+                .read::<shape::ShapePod<'a>>(document)
                 .map(|pod| pod.map(|pod| Self::pod(pod, control_plane)))
         } else {
             request
-                .read::<shape::Object<'a>>(document)
+                .read::<shape::ShapeObject<'a>>(document)
                 .map(|object| object.map(|object| Self::object(object, control_plane)))
         };
         match read {
@@ -152,7 +153,7 @@ impl<'a> Workload<'a> {
         self.annotations.as_ref()?.get(key)
     }
 
-    fn new(metadata: Option<&shape::Metadata<'a>>, is_pod: bool) -> Self {
+    fn new(metadata: Option<&shape::ShapeMetadata<'a>>, is_pod: bool) -> Self {
         Self {
             annotations: metadata.and_then(|metadata| metadata.annotations.clone()),
             is_pod,
@@ -161,7 +162,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    fn pod(pod: shape::Pod<'a>, control_plane: ControlPlane) -> Self {
+    fn pod(pod: shape::ShapePod<'a>, control_plane: ControlPlane) -> Self {
         let mut workload = Self::new(pod.metadata.as_ref(), true);
         if let Some(spec) = pod.spec {
             workload.push(
@@ -172,18 +173,18 @@ impl<'a> Workload<'a> {
         workload
     }
 
-    fn object(object: shape::Object<'a>, control_plane: ControlPlane) -> Self {
+    fn object(object: shape::ShapeObject<'a>, control_plane: ControlPlane) -> Self {
         let mut workload = Self::new(object.metadata.as_ref(), false);
         if control_plane == ControlPlane::Bcs {
             workload.misspelt = object.misspelt();
         }
-        let shape::Object {
+        let shape::ShapeObject {
             metadata,
             spec,
             template,
             ..
         } = object;
-        let shape::Spec {
+        let shape::ShapeSpec {
             template: direct,
             job_template,
             ..
@@ -198,7 +199,7 @@ impl<'a> Workload<'a> {
         ];
         let mut own_metadata = metadata;
         for (path, template) in places {
-            let Some(shape::Template {
+            let Some(shape::ShapeTemplate {
                 metadata,
                 spec: Some(spec),
                 ..
@@ -253,7 +254,7 @@ impl<'a> PodTemplate<'a> {
 
     fn new(
         metadata_path: PointerBuf,
-        metadata: Option<shape::Metadata<'a>>,
+        metadata: Option<shape::ShapeMetadata<'a>>,
         spec_path: PointerBuf,
         spec: shape::PodSpec<'a>,
     ) -> (Self, Option<Misspelt>) {
@@ -271,7 +272,7 @@ impl<'a> PodTemplate<'a> {
             ..
         } = spec;
         let has_metadata = metadata.is_some();
-        let shape::Metadata {
+        let shape::ShapeMetadata {
             annotations, labels, ..
         } = metadata.unwrap_or_default();
         let template = Self {

@@ -10,7 +10,7 @@ use rcgen::{
 
 /// The certificates and keys that the API server and its clients need, each as PEM.
 #[derive(Debug)]
-pub(crate) struct Credentials {
+pub(crate) struct TestCredentials {
     pub(crate) authority: String,
     /// The certificate with which the API server listens, for loopback addresses.
     pub(crate) certificate: String,
@@ -23,7 +23,7 @@ pub(crate) struct Credentials {
     pub(crate) accounts_public_key: String,
 }
 
-impl Credentials {
+impl TestCredentials {
     pub(crate) fn make() -> Result<Self, Error> {
         Self::sign().map_err(|error| Error::Invalid(format!("the API server's certificates: {error}")))
     }

@@ -9,21 +9,21 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Artifacts, Client, Error, Trust};
+use admittance_tests::{Artifacts, Client, ClientTrust, Error};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use crate::{
-    authority::Credentials,
+    authority::TestCredentials,
     kubectl::Kubectl,
     process::{Process, with_free_ports},
-    rest::Rest,
+    rest::UserClient,
 };
 
 /// A user of the API server, who authenticates with a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum User {
+pub(crate) enum ClusterUser {
     /// A user who has all rights in the cluster.
     Admin,
     /// A user who has only the rights that a scenario grants.
@@ -32,7 +32,7 @@ pub(crate) enum User {
     Admittance,
 }
 
-impl User {
+impl ClusterUser {
     const ALL: [Self; 3] = [Self::Admin, Self::Alice, Self::Admittance];
 
     /// Returns the user's name in the API server, which is also the name of the kubectl context.
@@ -59,7 +59,7 @@ impl User {
 }
 
 /// The running API server. When this is dropped, all processes are stopped and all files removed.
-pub(crate) struct Cluster {
+pub(crate) struct TestCluster {
     /// The fields are dropped in this order: first the API server stops, then etcd, and then their files are removed.
     api_server: Mutex<Process>,
     _etcd: Process,
@@ -75,7 +75,7 @@ pub(crate) struct Cluster {
     pub(crate) outage: Duration,
 }
 
-impl fmt::Debug for Cluster {
+impl fmt::Debug for TestCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")
             .field("address", &self.address)
@@ -84,7 +84,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-impl Cluster {
+impl TestCluster {
     /// Starts etcd and an API server, and waits until the API server is ready. Must be called on the main thread: the
     /// kernel kills both processes when the thread that started them ends.
     pub(crate) async fn start(
@@ -98,12 +98,12 @@ impl Cluster {
             .map_err(Error::io("a temporary directory"))?;
         let path = directory.path();
         let (etcd, store) = with_free_ports(|addresses| start_etcd(path, addresses)).await?;
-        let credentials = Credentials::make()?;
+        let credentials = TestCredentials::make()?;
         write_settings(path, &credentials)?;
         let authority = &credentials.authority;
         let (api_server, address) =
             with_free_ports(|[address]| start_api_server(path, store, address, authority)).await?;
-        for user in User::ALL {
+        for user in ClusterUser::ALL {
             write(
                 &kubeconfig(path, user),
                 &kubeconfig_text(address, authority, user),
@@ -136,23 +136,23 @@ impl Cluster {
     }
 
     pub(crate) fn kubectl(&self) -> Result<Kubectl, Error> {
-        self.kubectl_as(User::Admin)
+        self.kubectl_as(ClusterUser::Admin)
     }
 
-    pub(crate) fn kubectl_as(&self, user: User) -> Result<Kubectl, Error> {
+    pub(crate) fn kubectl_as(&self, user: ClusterUser) -> Result<Kubectl, Error> {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }
 
     /// Returns an HTTP client for the API server that authenticates as the administrator.
-    pub(crate) fn rest(&self) -> Result<Rest, Error> {
-        let client = Client::trusting(Trust {
+    pub(crate) fn rest(&self) -> Result<UserClient, Error> {
+        let client = Client::trusting(ClientTrust {
             authorities: &self.authority,
             identity: None,
         })?;
-        Ok(Rest::new(client, self.url(), &User::Admin.token()))
+        Ok(UserClient::new(client, self.url(), &ClusterUser::Admin.token()))
     }
 
-    pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, user: ClusterUser) -> PathBuf {
         kubeconfig(self.directory.path(), user)
     }
 
@@ -280,11 +280,11 @@ async fn start_api_server(
         ],
         directory,
     )?;
-    let client = Client::trusting(Trust {
+    let client = Client::trusting(ClientTrust {
         authorities: authority,
         identity: None,
     })?;
-    let rest = Rest::new(client, format!("https://{address}"), &User::Admin.token());
+    let rest = UserClient::new(client, format!("https://{address}"), &ClusterUser::Admin.token());
     let is_ready = async || {
         rest.get("/readyz")
             .await
@@ -295,8 +295,8 @@ async fn start_api_server(
 }
 
 /// Writes all files that the API server reads at startup.
-fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Error> {
-    let tokens: String = User::ALL
+fn write_settings(directory: &Path, credentials: &TestCredentials) -> Result<(), Error> {
+    let tokens: String = ClusterUser::ALL
         .iter()
         .map(|user| {
             format!(
@@ -354,11 +354,11 @@ fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Err
         .try_for_each(|(name, text)| write(&directory.join(name), text))
 }
 
-fn kubeconfig(directory: &Path, user: User) -> PathBuf {
+fn kubeconfig(directory: &Path, user: ClusterUser) -> PathBuf {
     directory.join(format!("{}.kubeconfig", user.name()))
 }
 
-fn kubeconfig_text(address: SocketAddr, authority: &str, user: User) -> String {
+fn kubeconfig_text(address: SocketAddr, authority: &str, user: ClusterUser) -> String {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
 
     json!({

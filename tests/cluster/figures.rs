@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     many::{self, Many},
     registration::Registration,
-    rest::Rest,
-    scenarios::gateway::{Watched, measure_gateways, memory_of_watches},
+    rest::UserClient,
+    scenarios::gateway::{WatchMemory, measure_gateways, memory_of_watches},
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
@@ -30,13 +30,13 @@ const AT_ONCE: usize = 8;
 /// All measurements of the program, which it prints at the end.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    rows: Vec<Row>,
-    watches: Vec<Watched>,
+    rows: Vec<FigureRow>,
+    watches: Vec<WatchMemory>,
     many: Many,
 }
 
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct FigureRow {
     what: &'static str,
     /// The durations of creations that one client made one after another, sorted.
     alone: Vec<Duration>,
@@ -44,7 +44,7 @@ pub(crate) struct Row {
 }
 
 /// Measures creations of Pods. They are dry runs, which do everything except write to etcd.
-pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
+pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Figures {
     let rules = || core(&["CREATE"], &["pods"]);
     let chains = [
         chain("injection", rules(), json!([sidecar("2.1")])),
@@ -53,7 +53,7 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
     ];
     let scene = Scene::start(cluster.clone(), &chains).await;
     let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
-    let row = async |what| Row::measure(what, &scene.rest, &path).await;
+    let row = async |what| FigureRow::measure(what, &scene.rest, &path).await;
     let mutating = |path| Registration::mutating(path);
     let validating = Registration::validating("/validate/policy");
     let mut rows = vec![row("no webhook").await];
@@ -74,9 +74,9 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
     }
 }
 
-impl Row {
+impl FigureRow {
     /// Measures creations of Pods by POST to `path`. `what` is the description of the row.
-    pub(crate) async fn measure(what: &'static str, rest: &Rest, path: &str) -> Self {
+    pub(crate) async fn measure(what: &'static str, rest: &UserClient, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);
         let mut alone = Vec::with_capacity(TIMED);
@@ -113,7 +113,7 @@ impl Row {
     }
 }
 
-async fn create(rest: &Rest, path: &str, pod: &Value) {
+async fn create(rest: &UserClient, path: &str, pod: &Value) {
     let reply = rest.post(path, pod).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.text());
 }

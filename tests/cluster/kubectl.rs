@@ -78,12 +78,12 @@ impl KubectlOutput {
 }
 
 /// A running kubectl process, which is killed when this is dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningKubectl {
     child: Child,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
-impl Running {
+impl RunningKubectl {
     /// Waits for the next line of output that contains `words`, and returns it.
     ///
     /// # Panics
@@ -147,11 +147,11 @@ impl Kubectl {
     }
 
     /// Starts a kubectl command that runs until it is killed, such as a watch.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running, Error> {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<RunningKubectl, Error> {
         let what = format!("kubectl {}", arguments.join(" "));
         let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;
         let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
-        Ok(Running { child, lines })
+        Ok(RunningKubectl { child, lines })
     }
 
     /// Runs kubectl with these arguments. `input` is its standard input, from which `-f -` reads.

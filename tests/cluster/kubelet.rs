@@ -97,7 +97,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
     }
 }
 
-enum Frame {
+enum SpdyFrame {
     /// kubectl opens a stream, which gets this ID.
     Opened(u32),
     /// Data that kubectl sends: the ID of the stream, the data, and whether the stream ends with it.
@@ -107,7 +107,7 @@ enum Frame {
 
 const OPENED: u8 = 1;
 
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Frame> {
+async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFrame> {
     let mut head = [0; 8];
     stream.read_exact(&mut head).await?;
     let [first, second, third, fourth, flags, length @ ..] = head;
@@ -116,11 +116,11 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Frame> {
     stream.read_exact(&mut body).await?;
     if first & 0x80 == 0 {
         let number = u32::from_be_bytes([first, second, third, fourth]);
-        return Ok(Frame::Data(number, body, flags & 1 == 1));
+        return Ok(SpdyFrame::Data(number, body, flags & 1 == 1));
     }
     Ok(match (fourth, body.first_chunk::<4>()) {
-        (OPENED, Some(number)) => Frame::Opened(u32::from_be_bytes(*number)),
-        _ => Frame::Other,
+        (OPENED, Some(number)) => SpdyFrame::Opened(u32::from_be_bytes(*number)),
+        _ => SpdyFrame::Other,
     })
 }
 
@@ -169,7 +169,7 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
     let mut opened = 0;
     loop {
         match read(&mut stream).await? {
-            Frame::Opened(number) => {
+            SpdyFrame::Opened(number) => {
                 accept(&mut stream, number, opened == 0).await?;
                 opened += 1;
                 if number == output {
@@ -179,13 +179,13 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
                     break;
                 }
             }
-            Frame::Data(number, data, is_last) if Some(number) == input => {
+            SpdyFrame::Data(number, data, is_last) if Some(number) == input => {
                 send(&mut stream, output, &data, false).await?;
                 if is_last {
                     break;
                 }
             }
-            Frame::Data(..) | Frame::Other => {}
+            SpdyFrame::Data(..) | SpdyFrame::Other => {}
         }
     }
     for number in [output, output + 2] {
@@ -203,11 +203,11 @@ async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Re
     let mut opened = BTreeSet::new();
     loop {
         match read(&mut stream).await? {
-            Frame::Opened(number) => {
+            SpdyFrame::Opened(number) => {
                 accept(&mut stream, number, opened.is_empty()).await?;
                 opened.insert(number);
             }
-            Frame::Data(number, data, is_last)
+            SpdyFrame::Data(number, data, is_last)
                 if opened.contains(&(number.wrapping_sub(2))) && number % 4 == 3 =>
             {
                 send(&mut stream, number, &data, is_last).await?;
@@ -215,7 +215,7 @@ async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Re
                     send(&mut stream, number - 2, b"", true).await?;
                 }
             }
-            Frame::Data(..) | Frame::Other => {}
+            SpdyFrame::Data(..) | SpdyFrame::Other => {}
         }
     }
 }

@@ -51,7 +51,7 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    cluster::{Cluster, User},
+    cluster::{ClusterUser, TestCluster},
     scenarios::{SCENARIOS, Scenario},
 };
 
@@ -135,7 +135,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         ));
     }
     let begin = Instant::now();
-    let cluster = Cluster::start(arguments.longest_watch(), arguments.changes, arguments.outage());
+    let cluster = TestCluster::start(arguments.longest_watch(), arguments.changes, arguments.outage());
     let mut cluster = Arc::new(cluster.await?);
     println!("The API server is ready after {:.1?}.", begin.elapsed());
     if arguments.stay {
@@ -180,11 +180,11 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Keeps the API server running for interactive use.
-async fn stay(cluster: &Cluster) {
+async fn stay(cluster: &TestCluster) {
     println!("Use it from the top of the repository; Ctrl-C ends it:\n");
     println!(
         "  target/kubernetes/bin/kubectl --kubeconfig {} get namespaces\n",
-        cluster.kubeconfig(User::Admin).display()
+        cluster.kubeconfig(ClusterUser::Admin).display()
     );
     std::future::pending().await
 }

@@ -16,9 +16,9 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::until,
-    rest::Rest,
+    rest::UserClient,
     scenarios::resources::{CHAINS_PATH, denying},
     scene::{GOOD_IMAGE, Scene, plugin, pod},
 };
@@ -38,7 +38,7 @@ pub(crate) struct Many {
     warm: Duration,
 }
 
-async fn create_all(rest: &Rest, path: String, objects: impl Iterator<Item = Value>) {
+async fn create_all(rest: &UserClient, path: String, objects: impl Iterator<Item = Value>) {
     let mut shares = vec![Vec::new(); AT_ONCE];
     for (number, object) in objects.enumerate() {
         shares[number % AT_ONCE].push(object);
@@ -74,7 +74,7 @@ fn large_pod(number: usize) -> Value {
     pod
 }
 
-pub(crate) async fn measure(cluster: Arc<Cluster>) -> Many {
+pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Many {
     let (audit, memory) = audit_all(cluster.clone()).await;
     let [cold, warm] = start_twice(cluster).await;
     Many {
@@ -91,7 +91,7 @@ async fn delete_chains(scene: &Scene) {
 }
 
 /// Measures how long the program takes to be ready: first with an empty store, then with all plugins in the store.
-async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
+async fn start_twice(cluster: Arc<TestCluster>) -> [Duration; 2] {
     let scene = Scene::of_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();
     let chains = (0..CHAINS).map(|number| {
@@ -119,7 +119,7 @@ async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
 }
 
 /// Lets the leader audit all objects. Returns its report, and the program's memory before and at most during the audit.
-async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
+async fn audit_all(cluster: Arc<TestCluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});
     let scene = Scene::of_replicas(cluster, more).await;

@@ -19,13 +19,13 @@ const USER: &str = "gateway";
 
 /// A MariaDB server with an empty database. It stops when it is dropped.
 #[derive(Debug)]
-pub(crate) struct MariaDb {
+pub(crate) struct ClusterMariaDb {
     process: Process,
     address: SocketAddr,
     directory: PathBuf,
 }
 
-impl MariaDb {
+impl ClusterMariaDb {
     /// Starts a MariaDB server that keeps its data in this directory.
     pub(crate) async fn start(directory: &Path) -> Result<Self, Error> {
         let installed = Command::new("mariadb-install-db")

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::scene::{SCENE_LABEL, core};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RegistrationKind {
     Mutating,
     Validating,
 }
 
-impl Kind {
+impl RegistrationKind {
     fn name(self) -> &'static str {
         match self {
             Self::Mutating => "mutating",
@@ -29,7 +29,7 @@ impl Kind {
 /// A webhook that is registered at the API server, in a configuration of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
-    kind: Kind,
+    kind: RegistrationKind,
     /// The end of the configuration's name, which distinguishes it from others of the same kind.
     suffix: &'static str,
     path: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// Returns a webhook at `path` for created Pods, to be registered with the failure policy `Fail`.
-    pub(crate) fn new(kind: Kind, path: &'static str) -> Self {
+    pub(crate) fn new(kind: RegistrationKind, path: &'static str) -> Self {
         Self {
             kind,
             suffix: "",
@@ -54,11 +54,11 @@ impl Registration {
     }
 
     pub(crate) fn mutating(path: &'static str) -> Self {
-        Self::new(Kind::Mutating, path)
+        Self::new(RegistrationKind::Mutating, path)
     }
 
     pub(crate) fn validating(path: &'static str) -> Self {
-        Self::new(Kind::Validating, path)
+        Self::new(RegistrationKind::Validating, path)
     }
 
     /// Sets the end of the configuration's name. Its webhook is then called after that of a name without this end.
@@ -122,7 +122,7 @@ impl Registration {
             "admissionReviewVersions": self.versions,
             "timeoutSeconds": 10,
         });
-        if self.kind == Kind::Mutating {
+        if self.kind == RegistrationKind::Mutating {
             webhook["reinvocationPolicy"] = self.reinvocation_policy.into();
         }
         let probing = json!({

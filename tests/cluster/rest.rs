@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// An HTTP client for the API server that authenticates with the token of a user.
 #[derive(Clone, Debug)]
-pub(crate) struct Rest {
+pub(crate) struct UserClient {
     client: Client,
     url: String,
     authorization: String,
 }
 
-impl Rest {
+impl UserClient {
     pub(crate) fn new(client: Client, url: String, token: &str) -> Self {
         Self {
             client,

@@ -30,14 +30,14 @@ mod webhook_configurations;
 
 use std::{pin::Pin, sync::Arc};
 
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 
 /// A scenario that runs against the API server: what users do, and what must happen.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// Runs the scenario. The task panics if something is wrong.
-    pub(crate) play: fn(Arc<Cluster>) -> Playing,
+    pub(crate) play: fn(Arc<TestCluster>) -> Playing,
 }
 
 pub(crate) type Playing = Pin<Box<dyn Future<Output = ()> + Send>>;

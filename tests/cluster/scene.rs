@@ -12,17 +12,17 @@ use std::{
     },
 };
 
-use admittance_tests::{Admittance, Artifacts, Metrics, Serve};
+use admittance_tests::{Admittance, Artifacts, ScrapedMetrics, Serve};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    cluster::{Cluster, User},
+    cluster::{ClusterUser, TestCluster},
     kubectl::{Kubectl, KubectlOutput},
     process::until,
     registration::Registration,
-    rest::Rest,
+    rest::UserClient,
     scenarios::resources::prepare,
 };
 
@@ -31,9 +31,9 @@ pub(crate) const SCENE_LABEL: &str = "scene";
 
 /// A namespace of the cluster, and the webhook server for it, which stops when the scene is dropped.
 pub(crate) struct Scene {
-    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<TestCluster>,
     pub(crate) kubectl: Kubectl,
-    pub(crate) rest: Rest,
+    pub(crate) rest: UserClient,
     pub(crate) namespace: String,
     /// The directory with the server's configuration, certificates and chains.
     pub(crate) directory: TempDir,
@@ -49,17 +49,17 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// Starts a server with these chains in a new namespace of the cluster.
-    pub(crate) async fn start(cluster: Arc<Cluster>, chains: &[Value]) -> Self {
+    pub(crate) async fn start(cluster: Arc<TestCluster>, chains: &[Value]) -> Self {
         Self::configured(cluster, json!({}), chains).await
     }
 
     /// Starts a server with these chains, and with `more` merged into its configuration.
-    pub(crate) async fn configured(cluster: Arc<Cluster>, more: Value, chains: &[Value]) -> Self {
+    pub(crate) async fn configured(cluster: Arc<TestCluster>, more: Value, chains: &[Value]) -> Self {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
 
     pub(crate) async fn with_dialect(
-        cluster: Arc<Cluster>,
+        cluster: Arc<TestCluster>,
         dialect: Value,
         more: Value,
         chains: &[Value],
@@ -81,7 +81,7 @@ impl Scene {
     }
 
     /// Creates a namespace, and the configuration of its server. Does not start the server.
-    pub(crate) async fn without_server(cluster: Arc<Cluster>, config: &Value) -> Self {
+    pub(crate) async fn without_server(cluster: Arc<TestCluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
         let kubectl = cluster.kubectl().unwrap();
@@ -104,7 +104,7 @@ impl Scene {
 
     /// Prepares a scene for replicas that read chains from the cluster, without starting one. They get the rights in
     /// the manifests for their configuration, into which `more` is merged.
-    pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
+    pub(crate) async fn of_replicas(cluster: Arc<TestCluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
             "cluster": {},
@@ -112,7 +112,7 @@ impl Scene {
         });
         merge(&mut config, more);
         prepare(&cluster, &config).await;
-        config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+        config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(ClusterUser::Admittance));
         config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
         let scene = Self::without_server(cluster, &config).await;
         scene.make_certificates("certs").await;
@@ -189,7 +189,7 @@ impl Scene {
         self.program.as_ref().unwrap()
     }
 
-    pub(crate) async fn metrics(&self) -> Metrics {
+    pub(crate) async fn metrics(&self) -> ScrapedMetrics {
         self.running().metrics().await.unwrap()
     }
 
@@ -364,7 +364,7 @@ impl Scene {
     }
 
     /// Returns the configuration with which a server reads namespaces and nodes, and grants the rights to do so.
-    pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
+    pub(crate) async fn cluster_access(cluster: &TestCluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
             "apiVersion": "v1",
@@ -391,7 +391,7 @@ impl Scene {
                     "subjects": [{
                         "apiGroup": "rbac.authorization.k8s.io",
                         "kind": "User",
-                        "name": User::Admittance.name(),
+                        "name": ClusterUser::Admittance.name(),
                     }],
                 },
             ],
@@ -401,7 +401,7 @@ impl Scene {
             .await
             .unwrap()
             .succeeds();
-        json!({"cluster": {"kubeconfig": cluster.kubeconfig(User::Admittance)}})
+        json!({"cluster": {"kubeconfig": cluster.kubeconfig(ClusterUser::Admittance)}})
     }
 }
 

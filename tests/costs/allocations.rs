@@ -12,10 +12,10 @@ use admittance_driver::{Config, Connections, Driver, Shutdown};
 use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, count_alone, creation, exchange, review};
 
 /// The system's allocator, which also counts the blocks and bytes that this process allocates.
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
@@ -25,7 +25,7 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
     reason = "an allocator is unsafe to implement; all calls are passed on unchanged"
 )]
 // SAFETY: Every call is passed on to the system's allocator, with the same arguments.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
         // SAFETY: The caller upholds the same contract.
@@ -79,7 +79,7 @@ fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
     let address = driver.address();
     let shutdown = Shutdown::default();
     let running = runtime.spawn(driver.run(shutdown.clone()));
-    let mut connection = exchange::Connection::open(address);
+    let mut connection = exchange::MeasuredConnection::open(address);
     connection.send(request, WARM_UP);
     let before = (BLOCKS.load(Relaxed), BYTES.load(Relaxed));
     connection.send(request, COUNTED);

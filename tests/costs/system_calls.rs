@@ -38,7 +38,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     let serve = serve.arguments(["--log", "error,admittance=info,admittance::access=off"]);
     let program = runtime.block_on(serve.through_wrapper(wrapper).start()).unwrap();
     let address = program.url("").trim_start_matches("http://").parse().unwrap();
-    let mut connection = exchange::Connection::open(address);
+    let mut connection = exchange::MeasuredConnection::open(address);
     connection.send(request, WARM_UP);
     let before = count_by_name(&trace);
     connection.send(request, COUNTED);

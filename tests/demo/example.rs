@@ -2,16 +2,16 @@
 
 use std::{collections::HashMap, fs};
 
-use admittance_tests::{Error, Received, Reply, ReplyForm, repository};
+use admittance_tests::{Error, Reply, UpstreamReplyForm, UpstreamRequest, repository};
 use http::{Method, Request};
 use serde_json::Value;
 
 /// One of the demo's APIs, with the configuration of the driver in front of it.
-pub(crate) struct Api {
+pub(crate) struct DemoApi {
     /// The directory of the driver's configuration, relative to the repository's root.
     pub(crate) directory: &'static str,
-    pub(crate) form: ReplyForm,
-    pub(crate) examples: [Example; 3],
+    pub(crate) form: UpstreamReplyForm,
+    pub(crate) examples: [ExampleRequest; 3],
     /// The file of the chain that decides the example requests, in the directory of the configuration.
     pub(crate) chain: &'static str,
     /// A suggestion how to change the chain, which the demo prints.
@@ -19,21 +19,21 @@ pub(crate) struct Api {
 }
 
 /// An example request, which the demo suggests to its users.
-pub(crate) struct Example {
+pub(crate) struct ExampleRequest {
     pub(crate) title: &'static str,
     method: Method,
     path: &'static str,
-    body: Body,
-    expected: Expected,
+    body: ExampleBody,
+    expected: ExpectedReply,
 }
 
-enum Body {
+enum ExampleBody {
     /// The body is this file of the repository. The request has the header that the BCS driver requires.
     File(&'static str),
     Text(&'static str),
 }
 
-enum Expected {
+enum ExpectedReply {
     /// The driver changes the object: the upstream server gets it with these strings at these JSON Pointers.
     Changed(&'static [(&'static str, &'static str)]),
     /// The driver refuses the request: the upstream server gets nothing, and the client this status and these words.
@@ -42,46 +42,46 @@ enum Expected {
     Unchanged,
 }
 
-pub(crate) const SERVICES: Api = Api {
+pub(crate) const SERVICES: DemoApi = DemoApi {
     directory: "docs/examples/services",
-    form: ReplyForm::Plain,
+    form: UpstreamReplyForm::Plain,
     examples: [
-        Example {
+        ExampleRequest {
             title: "A change: a service without a team gets one",
             method: Method::PUT,
             path: "/v1/services/web",
-            body: Body::Text(r#"{"image": "nginx:1.29", "replicas": 2}"#),
-            expected: Expected::Changed(&[("/team", "everyone"), ("/image", "nginx:1.29")]),
+            body: ExampleBody::Text(r#"{"image": "nginx:1.29", "replicas": 2}"#),
+            expected: ExpectedReply::Changed(&[("/team", "everyone"), ("/image", "nginx:1.29")]),
         },
-        Example {
+        ExampleRequest {
             title: "A refusal: a service with too many replicas",
             method: Method::PUT,
             path: "/v1/services/web",
-            body: Body::Text(r#"{"image": "nginx:1.29", "replicas": 8}"#),
-            expected: Expected::Refused(422, &["a service has at most 5 replicas"]),
+            body: ExampleBody::Text(r#"{"image": "nginx:1.29", "replicas": 8}"#),
+            expected: ExpectedReply::Refused(422, &["a service has at most 5 replicas"]),
         },
-        Example {
+        ExampleRequest {
             title: "A service that needs no change",
             method: Method::PUT,
             path: "/v1/services/web",
-            body: Body::Text(r#"{"image": "nginx:1.29", "replicas": 2, "team": "shop"}"#),
-            expected: Expected::Unchanged,
+            body: ExampleBody::Text(r#"{"image": "nginx:1.29", "replicas": 2, "team": "shop"}"#),
+            expected: ExpectedReply::Unchanged,
         },
     ],
     chain: "chains/services.yaml",
     change: "allow 10 replicas instead of 5",
 };
 
-pub(crate) const BCS: Api = Api {
+pub(crate) const BCS: DemoApi = DemoApi {
     directory: "docs/examples/demo",
-    form: ReplyForm::Envelope,
+    form: UpstreamReplyForm::Envelope,
     examples: [
-        Example {
+        ExampleRequest {
             title: "A change: an application gets a sidecar, and its images are rewritten to the mirror",
             method: Method::POST,
             path: "/mesosdriver/v4/namespaces/shop/applications",
-            body: Body::File("docs/examples/demo/web.json"),
-            expected: Expected::Changed(&[
+            body: ExampleBody::File("docs/examples/demo/web.json"),
+            expected: ExpectedReply::Changed(&[
                 (
                     "/spec/template/spec/containers/0/image",
                     "mirror.example.com/library/nginx:1.29",
@@ -92,19 +92,19 @@ pub(crate) const BCS: Api = Api {
                 ),
             ]),
         },
-        Example {
+        ExampleRequest {
             title: "A refusal: an image tagged `latest`",
             method: Method::POST,
             path: "/mesosdriver/v4/namespaces/shop/applications",
-            body: Body::File("docs/examples/demo/latest.json"),
-            expected: Expected::Refused(400, &["stage images of chain applications", "latest"]),
+            body: ExampleBody::File("docs/examples/demo/latest.json"),
+            expected: ExpectedReply::Refused(400, &["stage images of chain applications", "latest"]),
         },
-        Example {
+        ExampleRequest {
             title: "The same application in an excluded namespace passes unchanged",
             method: Method::POST,
             path: "/mesosdriver/v4/namespaces/bcs-system/applications",
-            body: Body::File("docs/examples/demo/system.json"),
-            expected: Expected::Unchanged,
+            body: ExampleBody::File("docs/examples/demo/system.json"),
+            expected: ExpectedReply::Unchanged,
         },
     ],
     chain: "chains/applications.yaml",
@@ -113,13 +113,13 @@ pub(crate) const BCS: Api = Api {
 
 const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
-impl Example {
+impl ExampleRequest {
     /// Returns a `curl` command that sends the example to the driver at this URL, to be run in the repository's root.
     pub(crate) fn curl(&self, driver: &str) -> String {
         let url = format!("{driver}{}", self.path);
         match self.body {
-            Body::File(path) => format!("curl -s {url} -H '{}: {}' -d @{path}", CLUSTER.0, CLUSTER.1),
-            Body::Text(body) => format!("curl -s -X {} {url} -d '{body}'", self.method),
+            ExampleBody::File(path) => format!("curl -s {url} -H '{}: {}' -d @{path}", CLUSTER.0, CLUSTER.1),
+            ExampleBody::Text(body) => format!("curl -s -X {} {url} -d '{body}'", self.method),
         }
     }
 
@@ -128,7 +128,7 @@ impl Example {
             .method(self.method.clone())
             .uri(format!("{driver}{}", self.path))
             .header("content-type", "application/json");
-        if let Body::File(_) = self.body {
+        if let ExampleBody::File(_) = self.body {
             request = request.header(CLUSTER.0, CLUSTER.1);
         }
         let invalid = |error: http::Error| Error::Invalid(format!("{}: {error}", self.path));
@@ -137,8 +137,8 @@ impl Example {
 
     fn body(&self) -> Result<Vec<u8>, Error> {
         match self.body {
-            Body::Text(body) => Ok(body.into()),
-            Body::File(path) => fs::read(repository().join(path)).map_err(|source| Error::Io {
+            ExampleBody::Text(body) => Ok(body.into()),
+            ExampleBody::File(path) => fs::read(repository().join(path)).map_err(|source| Error::Io {
                 what: path.to_owned(),
                 source,
             }),
@@ -146,10 +146,10 @@ impl Example {
     }
 
     /// Compares the reply to the example, and what the upstream server received, with the expected result.
-    pub(crate) fn check(&self, reply: &Reply, received: &[Received]) -> Result<(), String> {
+    pub(crate) fn check(&self, reply: &Reply, received: &[UpstreamRequest]) -> Result<(), String> {
         let status = reply.status.as_u16();
         match (&self.expected, received) {
-            (Expected::Refused(expected, words), []) => {
+            (ExpectedReply::Refused(expected, words), []) => {
                 let body = reply.text();
                 match words.iter().find(|words| !body.contains(**words)) {
                     None if status == *expected => Ok(()),
@@ -157,7 +157,7 @@ impl Example {
                     Some(words) => Err(format!("`{words}` is not in `{body}`")),
                 }
             }
-            (Expected::Changed(expected), [received]) => {
+            (ExpectedReply::Changed(expected), [received]) => {
                 let object = received.json().map_err(|error| error.to_string())?;
                 let at = |pointer| object.pointer(pointer).and_then(Value::as_str);
                 let found: HashMap<_, _> = expected
@@ -171,14 +171,14 @@ impl Example {
                     Err(format!("the upstream got {found:?}, the status is {status}"))
                 }
             }
-            (Expected::Unchanged, [received]) => {
+            (ExpectedReply::Unchanged, [received]) => {
                 let sent = self.body().map_err(|error| error.to_string())?;
                 if received.body != sent || status != 200 {
                     return Err("the body was changed".into());
                 }
                 // The JSON API replies with the bare object, so it must equal the one that was sent.
                 match self.body {
-                    Body::Text(body) if reply.json().ok() != serde_json::from_str(body).ok() => {
+                    ExampleBody::Text(body) if reply.json().ok() != serde_json::from_str(body).ok() => {
                         Err(format!("the reply is {}", reply.text()))
                     }
                     _ => Ok(()),

@@ -5,9 +5,9 @@ mod traffic;
 
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
-use admittance_tests::{Admittance, Client, Error, Received, Serve, Upstream, repository};
+use admittance_tests::{Admittance, Client, Error, FakeUpstream, Serve, UpstreamRequest, repository};
 use clap::{Parser, ValueEnum};
-use example::{Api, BCS, SERVICES};
+use example::{BCS, DemoApi, SERVICES};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::timeout,
@@ -19,7 +19,7 @@ use tokio::{
 struct Arguments {
     /// `bcs` selects the API of BCS instead of the JSON API, and `traffic` sends requests to it.
     #[arg(value_enum)]
-    parts: Vec<Part>,
+    parts: Vec<DemoPart>,
     /// The address of the driver; port 0 lets the system choose [default: 127.0.0.1:8080, with --once port 0].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -29,7 +29,7 @@ struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum DemoPart {
     /// The API of BCS with two plugins, instead of a small JSON API of services.
     Bcs,
     /// Requests as several teams would send them, until the demo ends.
@@ -62,13 +62,13 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None if arguments.once => any_port,
         None => SocketAddr::from(([127, 0, 0, 1], 8080)),
     };
-    let api = if arguments.parts.contains(&Part::Bcs) {
+    let api = if arguments.parts.contains(&DemoPart::Bcs) {
         &BCS
     } else {
         &SERVICES
     };
-    let upstream = Upstream::watched(api.form, |received| println!("{}", arrival(received))).await?;
-    let has_traffic = arguments.parts.contains(&Part::Traffic);
+    let upstream = FakeUpstream::watched(api.form, |received| println!("{}", arrival(received))).await?;
+    let has_traffic = arguments.parts.contains(&DemoPart::Traffic);
     let mut driver = Serve::new(repository().join(api.directory).join("admittance.yaml"))?
         .listen(listen)
         .upstream(&upstream.url())
@@ -117,7 +117,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Sends each example as its `curl` command would, checks the reply, and prints the result.
-async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
+async fn send_all(api: &DemoApi, driver: &Admittance, upstream: &FakeUpstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
     let mut as_promised = true;
     for example in &api.examples {
@@ -139,9 +139,9 @@ async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result
 }
 
 /// Prints how the user can change the chain while the driver runs, and how to roll the change back.
-fn print_changes(api: &Api, driver: &Admittance) {
+fn print_changes(api: &DemoApi, driver: &Admittance) {
     let (
-        Api {
+        DemoApi {
             directory,
             chain,
             change,
@@ -157,7 +157,7 @@ fn print_changes(api: &Api, driver: &Admittance) {
 }
 
 /// Returns the line that the demo prints about a request that reached the upstream server.
-fn arrival(received: &Received) -> String {
+fn arrival(received: &UpstreamRequest) -> String {
     let body = String::from_utf8_lossy(&received.body);
     let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();
     let shown: String = first_words.chars().take(100).collect();

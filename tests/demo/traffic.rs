@@ -6,13 +6,13 @@ use admittance_tests::{Client, Error};
 use http::{Method, Request};
 use serde_json::json;
 
-use crate::example::Api;
+use crate::example::DemoApi;
 
 /// How many requests are sent if the demo runs with `--once`.
 const FEW: usize = 60;
 
 /// Sends random requests at irregular intervals, until one gets no reply or the caller drops the future.
-pub(crate) async fn send(api: &Api, driver: &str) -> Result<(), Error> {
+pub(crate) async fn send(api: &DemoApi, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::new();
     let client = Client::new()?;
     loop {
@@ -22,7 +22,7 @@ pub(crate) async fn send(api: &Api, driver: &str) -> Result<(), Error> {
 }
 
 /// Sends always the same random requests, one after another. Prints how many of them were allowed and refused.
-pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
+pub(crate) async fn send_few(api: &DemoApi, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::with_seed(1);
     let client = Client::new()?;
     let mut allowed = 0;
@@ -36,7 +36,7 @@ pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
 
 /// Returns a random request. In the API of services, it reads or writes a service; when it writes, the team may be
 /// missing or the replicas too many. For the other API, it is one of the examples.
-fn request(api: &Api, driver: &str, random: &mut fastrand::Rng) -> Result<Request<Vec<u8>>, Error> {
+fn request(api: &DemoApi, driver: &str, random: &mut fastrand::Rng) -> Result<Request<Vec<u8>>, Error> {
     const SERVICES: [(&str, &str, &str); 6] = [
         ("web", "nginx", "shop"),
         ("cart", "shop/cart", "shop"),

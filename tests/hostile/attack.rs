@@ -19,9 +19,12 @@ pub(crate) enum Means {
     /// Clients create objects for which a webhook that never answers is called, by a stage in Audit mode.
     SilentWebhook,
     /// Clients create objects. This server, which the program then calls, sends informational responses without end.
-    Informational(Server),
+    Informational(AttackServer),
     /// A client with another IP address opens this many connections, and sends an incomplete request on each.
-    UnfinishedBodies { connections: usize, request: Unfinished },
+    UnfinishedBodies {
+        connections: usize,
+        request: UnfinishedRequest,
+    },
     /// The agent of a cluster floods a gateway with replies of this kind. `Body` is the reply to 256 watches that no
     /// client reads. `Informational` is the reply to requests that clients send one after another.
     Tunnel(EndlessReply),
@@ -35,7 +38,7 @@ pub(crate) enum Means {
     Documents(fn() -> String),
     /// Clients send this request to the admin port. As they could slow down this port, each well-behaved request opens
     /// a new connection, and is followed by a probe of the admin port.
-    Admin(fn() -> Call),
+    Admin(fn() -> AttackCall),
     /// Before the attack, this many requests with the same UID and objects of 9 KiB are sent. Then clients open the
     /// console's page about this UID. The attack is measured like `Admin`.
     Decisions(usize),
@@ -48,7 +51,7 @@ impl Means {
 }
 
 #[derive(Clone)]
-pub(crate) struct Call {
+pub(crate) struct AttackCall {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) headers: &'static [(&'static str, &'static str)],
@@ -57,7 +60,7 @@ pub(crate) struct Call {
 
 /// The kind of a server to which the program sends requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Server {
+pub(crate) enum AttackServer {
     Upstream,
     Webhook,
     /// The server to which a plugin sends HTTP requests through the program.
@@ -66,7 +69,7 @@ pub(crate) enum Server {
 
 /// How far a client sends a request that it never completes.
 #[derive(Clone, Copy)]
-pub(crate) enum Unfinished {
+pub(crate) enum UnfinishedRequest {
     /// No chain matches the request, so the program forwards its body as it arrives. The client sends one byte of it.
     Streamed,
     /// A chain matches the request, so the program needs its whole body. The body has the maximum size, and the client
@@ -132,27 +135,27 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "unfinished bodies",
         means: Means::UnfinishedBodies {
             connections: 1024,
-            request: Unfinished::Streamed,
+            request: UnfinishedRequest::Streamed,
         },
     },
     Attack {
         name: "unfinished large bodies",
         means: Means::UnfinishedBodies {
             connections: 300,
-            request: Unfinished::Held,
+            request: UnfinishedRequest::Held,
         },
     },
     Attack {
         name: "upstream sends 1xx",
-        means: Means::Informational(Server::Upstream),
+        means: Means::Informational(AttackServer::Upstream),
     },
     Attack {
         name: "webhook sends 1xx",
-        means: Means::Informational(Server::Webhook),
+        means: Means::Informational(AttackServer::Webhook),
     },
     Attack {
         name: "plugin's server sends 1xx",
-        means: Means::Informational(Server::OfPlugin),
+        means: Means::Informational(AttackServer::OfPlugin),
     },
     Attack {
         name: "agent ignores pauses",
@@ -216,8 +219,8 @@ const WRITING: &str = r#"cel:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
 /// Returns a request to sign in to the console, whose form has 8 MB.
-fn sign_in() -> Call {
-    Call {
+fn sign_in() -> AttackCall {
+    AttackCall {
         method: Method::POST,
         path: "/sign-in".to_owned(),
         headers: &[
@@ -228,7 +231,7 @@ fn sign_in() -> Call {
     }
 }
 
-fn applies() -> Call {
+fn applies() -> AttackCall {
     let labels: Map<String, Value> = (0..100_000)
         .map(|number| (format!("label-{number:07}"), "a-value-of-16-chr".into()))
         .collect();
@@ -237,7 +240,7 @@ fn applies() -> Call {
         "kind": "application",
         "metadata": {"name": "web", "namespace": "good", "labels": labels},
     });
-    Call {
+    AttackCall {
         method: Method::POST,
         path: "/v1/applies".to_owned(),
         headers: &[("content-type", "application/json")],

@@ -13,7 +13,7 @@ use admittance_tests::Error;
 use attack::{ATTACKS, Attack};
 use clap::Parser;
 use client::Latency;
-use scene::Scene;
+use scene::HostileScene;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Attack the program in every known way, one after another, and measure well-behaved requests during each.
@@ -118,7 +118,7 @@ async fn one(
     store: &Path,
     attackers: &Handle,
 ) -> Result<bool, Error> {
-    let mut scene = Scene::start(attack, store, attackers).await?;
+    let mut scene = HostileScene::start(attack, store, attackers).await?;
     let time = Duration::from_secs(arguments.seconds);
     scene.prepare(attack).await?;
     scene.warm_up().await?;

@@ -8,7 +8,8 @@ use std::{
 };
 
 use admittance_tests::{
-    ATTACKING_SEND_BUFFER, Admittance, Artifacts, Client, EndlessReply, Error, Serve, TunnelFlood, Upstream,
+    ATTACKING_SEND_BUFFER, Admittance, Artifacts, Client, EndlessReply, Error, FakeUpstream, Serve,
+    TunnelFlood,
 };
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -26,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    attack::{Attack, Call, Means, Server, Settings, Unfinished},
+    attack::{Attack, AttackCall, AttackServer, Means, Settings, UnfinishedRequest},
     client::{Latency, Requests},
     informational,
 };
@@ -63,7 +64,7 @@ fn application(namespace: &str, filler: usize) -> String {
 }
 
 /// The attacked program. It has one chain for well-behaved clients, and one for attackers.
-pub(crate) struct Scene {
+pub(crate) struct HostileScene {
     directory: TempDir,
     program: Admittance,
     attackers: Handle,
@@ -71,14 +72,14 @@ pub(crate) struct Scene {
     /// The base path of the driver's API, which well-behaved clients use.
     api: &'static str,
     is_of_admin: bool,
-    _upstream: Option<Upstream>,
+    _upstream: Option<FakeUpstream>,
     /// A server that accepts connections and never answers, for the attack with a silent webhook.
     _silent: TcpListener,
     /// The tasks of a server that sends informational responses without end.
     _informational: JoinSet<()>,
 }
 
-impl Scene {
+impl HostileScene {
     pub(crate) async fn start(attack: &Attack, store: &Path, attackers: &Handle) -> Result<Self, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let chains = directory.path().join("chains");
@@ -116,7 +117,7 @@ impl Scene {
                     format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
-            Means::Informational(Server::Webhook) => {
+            Means::Informational(AttackServer::Webhook) => {
                 // The webhook has no TLS, which only a BCS definition may have, so the chain is written as one.
                 let definition = json!({
                     "apiVersion": "v4",
@@ -132,7 +133,7 @@ impl Scene {
                 });
                 write(&chains.join("webhook.json"), definition.to_string())?;
             }
-            Means::Informational(Server::OfPlugin) => {
+            Means::Informational(AttackServer::OfPlugin) => {
                 let guest = Artifacts::find()?.component("guest-reaches-out")?;
                 let settings = json!({"target": "http", "url": format!("{informational}/attacked/")});
                 let plugin = format!(
@@ -145,10 +146,10 @@ impl Scene {
         }
         write(&chains.join("chains.yaml"), &text)?;
         let config = directory.path().join("admittance.yaml");
-        let (upstream, url) = if matches!(attack.means, Means::Informational(Server::Upstream)) {
+        let (upstream, url) = if matches!(attack.means, Means::Informational(AttackServer::Upstream)) {
             (None, informational)
         } else {
-            let upstream = Upstream::discarding().await?;
+            let upstream = FakeUpstream::discarding().await?;
             let url = upstream.url();
             (Some(upstream), url)
         };
@@ -297,7 +298,7 @@ impl Scene {
                 return Ok(());
             }
             Means::Decisions(_) => {
-                let call = Call {
+                let call = AttackCall {
                     method: Method::GET,
                     path: "/decisions/chosen".to_owned(),
                     headers: &[],
@@ -333,7 +334,7 @@ impl Scene {
     }
 
     /// Starts attackers that send this request to the admin port.
-    fn calling(&self, call: &Call, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
+    fn calling(&self, call: &AttackCall, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
         for _ in 0..clients {
             let (url, call, outcomes) = (
                 format!("{}{}", self.admin, call.path),
@@ -521,10 +522,10 @@ async fn flooding(
 }
 
 /// Opens connections from another IP address. Sends an incomplete request on each, and keeps it open.
-async fn unfinished(address: String, count: usize, request: Unfinished, outcomes: Outcomes) {
+async fn unfinished(address: String, count: usize, request: UnfinishedRequest, outcomes: Outcomes) {
     let (path, length, sent) = match request {
-        Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
-        Unfinished::Held => (
+        UnfinishedRequest::Streamed => ("/not/hooked".to_owned(), 1000, 1),
+        UnfinishedRequest::Held => (
             format!("{API}{}", applications("attacked")),
             LARGEST_BODY,
             LARGEST_BODY - 1,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Error, Killed, Kills, Swapped, Swaps, Versions};
+use admittance_tests::{Error, KillResult, Kills, SwapResult, Swaps, Versions};
 use clap::Parser;
 
 /// Change modules under load, and kill the program while definitions are applied to it, many times.
@@ -97,7 +97,7 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
     row("memory before", megabytes(swapped.memory_before));
     row("memory, most after a swap", megabytes(swapped.memory_most));
     row("memory after", megabytes(swapped.memory_after));
-    let Swapped {
+    let SwapResult {
         load_counts, status, ..
     } = swapped;
     for (name, field) in [
@@ -118,7 +118,7 @@ async fn kill(kills: Kills) -> Result<bool, Error> {
         return Ok(true);
     }
     println!("\n{} kills, with the seed {}", kills.rounds, kills.seed);
-    let Killed {
+    let KillResult {
         new,
         known,
         starting,

@@ -5,12 +5,12 @@ use std::{
 
 /// An answer that a client has received: when it arrived, and which version of the table gave it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Answer {
+pub struct TimedAnswer {
     pub at: Instant,
     pub version: u32,
 }
 
-impl Answer {
+impl TimedAnswer {
     /// Returns an answer that arrives now. Its version is `N` if the message contains `version N` or `version-N`.
     /// Returns `None` if the message contains no version.
     pub fn now(message: &str) -> Option<Self> {
@@ -26,10 +26,10 @@ impl Answer {
 
 /// Returns the longest time for which an older table continued to answer after the first answer of a newer table, and
 /// the version of the older table. `answers` must be in order of arrival.
-pub fn longest_overlap(answers: &[Answer]) -> (Duration, u32) {
+pub fn longest_overlap(answers: &[TimedAnswer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);
-    for Answer { at, version } in answers {
+    for TimedAnswer { at, version } in answers {
         first.entry(*version).or_insert(*at);
         let newer = first.range(version + 1..).map(|(_, first)| *first).min();
         if let Some(newer) = newer {
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn an_overlap_ends_with_the_last_answer_of_an_earlier_table() {
         let begin = Instant::now();
-        let answer = |(millis, version): (u64, u32)| Answer {
+        let answer = |(millis, version): (u64, u32)| TimedAnswer {
             at: begin + Duration::from_millis(millis),
             version,
         };
@@ -75,7 +75,7 @@ mod tests {
             ("version x", None),
         ] {
             assert_eq!(
-                Answer::now(message).map(|answer| answer.version),
+                TimedAnswer::now(message).map(|answer| answer.version),
                 version,
                 "{message}"
             );

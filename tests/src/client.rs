@@ -25,7 +25,7 @@ pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
 
 /// The certificate authorities that a TLS client trusts, and the client's own certificate.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trust<'a> {
+pub struct ClientTrust<'a> {
     /// The certificates of the authorities that the client trusts, as PEM.
     pub authorities: &'a str,
     /// The certificate and private key of the client, as PEM.
@@ -54,25 +54,29 @@ impl Reply {
 impl Client {
     /// Returns a client for plain HTTP.
     pub fn new() -> Result<Self, Error> {
-        Self::trusting(Trust::default())
+        Self::trusting(ClientTrust::default())
     }
 
     /// Returns a client for plain HTTP whose send buffer is [`ATTACKING_SEND_BUFFER`].
     pub fn attacking() -> Result<Self, Error> {
-        Self::connecting(Version::HTTP_11, Trust::default(), Some(ATTACKING_SEND_BUFFER))
+        Self::connecting(
+            Version::HTTP_11,
+            ClientTrust::default(),
+            Some(ATTACKING_SEND_BUFFER),
+        )
     }
 
     /// Returns a client for HTTP and HTTPS.
-    pub fn trusting(trust: Trust<'_>) -> Result<Self, Error> {
+    pub fn trusting(trust: ClientTrust<'_>) -> Result<Self, Error> {
         Self::connecting(Version::HTTP_11, trust, None)
     }
 
     /// Returns a client for HTTP and HTTPS that also offers HTTP/2.
-    pub fn over_http2(trust: Trust<'_>) -> Result<Self, Error> {
+    pub fn over_http2(trust: ClientTrust<'_>) -> Result<Self, Error> {
         Self::connecting(Version::HTTP_2, trust, None)
     }
 
-    fn connecting(best: Version, trust: Trust<'_>, send_buffer: Option<u32>) -> Result<Self, Error> {
+    fn connecting(best: Version, trust: ClientTrust<'_>, send_buffer: Option<u32>) -> Result<Self, Error> {
         let invalid =
             |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
         let mut roots = RootCertStore::empty();

@@ -3,7 +3,7 @@
 /// Each round of one build is compared with the next round of the other. So a machine that slows down during the run
 /// affects both builds equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
+pub struct BuildComparison {
     /// The median of the ratios of this build's rounds to the other build's rounds. Above 1 if this build is better.
     pub ratio: f64,
     /// A confidence interval of the true median ratio. Its level is 99 % for twelve rounds.
@@ -11,7 +11,7 @@ pub struct Comparison {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RoundVerdict {
     /// This build is faster than the other, by more than the noise.
     Gained,
     /// The builds differ by no more than the noise, or by at most one percent.
@@ -20,7 +20,7 @@ pub enum Verdict {
     Lost,
 }
 
-impl Comparison {
+impl BuildComparison {
     /// A ratio that differs from 1 by less than this does not count, because the layout of code changes the speed this
     /// much.
     const LEAST: f64 = 0.01;
@@ -45,46 +45,46 @@ impl Comparison {
         })
     }
 
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> RoundVerdict {
         if self.range.1 < 1.0 && self.ratio < 1.0 - Self::LEAST {
-            Verdict::Lost
+            RoundVerdict::Lost
         } else if self.range.0 > 1.0 && self.ratio > 1.0 + Self::LEAST {
-            Verdict::Gained
+            RoundVerdict::Gained
         } else {
-            Verdict::Equal
+            RoundVerdict::Equal
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Comparison, Verdict};
+    use super::{BuildComparison, RoundVerdict};
 
     /// Returns twelve rounds of the other build, measured on a machine that slows down meanwhile.
     fn other() -> Vec<f64> {
         (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
     }
 
-    fn verdict(ratios: [f64; 12]) -> Verdict {
+    fn verdict(ratios: [f64; 12]) -> RoundVerdict {
         let this: Vec<f64> = other()
             .iter()
             .zip(ratios)
             .map(|(rate, ratio)| rate * ratio)
             .collect();
-        Comparison::from_rounds(&this, &other()).unwrap().verdict()
+        BuildComparison::from_rounds(&this, &other()).unwrap().verdict()
     }
 
     #[test]
     fn a_build_that_is_slower_in_every_round_loses_even_on_a_noisy_machine() {
-        assert_eq!(verdict([0.95; 12]), Verdict::Lost);
-        assert_eq!(verdict([1.05; 12]), Verdict::Gained);
+        assert_eq!(verdict([0.95; 12]), RoundVerdict::Lost);
+        assert_eq!(verdict([1.05; 12]), RoundVerdict::Gained);
     }
 
     #[test]
     fn one_outlier_does_not_hide_that_a_build_is_slower() {
         let mut ratios = [0.95; 12];
         ratios[4] = 2.0;
-        assert_eq!(verdict(ratios), Verdict::Lost);
+        assert_eq!(verdict(ratios), RoundVerdict::Lost);
     }
 
     #[test]
@@ -92,21 +92,21 @@ mod tests {
         let mut ratios = [0.95; 12];
         ratios[4] = 1.01;
         ratios[9] = 1.02;
-        assert_eq!(verdict(ratios), Verdict::Equal);
+        assert_eq!(verdict(ratios), RoundVerdict::Equal);
     }
 
     #[test]
     fn a_difference_below_one_percent_counts_as_equal() {
-        assert_eq!(verdict([0.995; 12]), Verdict::Equal);
-        assert_eq!(verdict([1.005; 12]), Verdict::Equal);
+        assert_eq!(verdict([0.995; 12]), RoundVerdict::Equal);
+        assert_eq!(verdict([1.005; 12]), RoundVerdict::Equal);
     }
 
     #[test]
     fn the_median_of_the_ratios_is_reported_with_its_range() {
-        let comparison = Comparison::from_rounds(&[1.0, 3.0, 2.0], &[1.0, 1.0, 1.0]).unwrap();
+        let comparison = BuildComparison::from_rounds(&[1.0, 3.0, 2.0], &[1.0, 1.0, 1.0]).unwrap();
         assert_eq!((comparison.ratio, comparison.range), (2.0, (1.0, 3.0)));
-        let comparison = Comparison::from_rounds(&[1.0, 2.0], &[1.0, 1.0]).unwrap();
+        let comparison = BuildComparison::from_rounds(&[1.0, 2.0], &[1.0, 1.0]).unwrap();
         assert_eq!((comparison.ratio, comparison.range), (1.5, (1.0, 2.0)));
-        assert_eq!(Comparison::from_rounds(&[], &[]), None);
+        assert_eq!(BuildComparison::from_rounds(&[], &[]), None);
     }
 }

@@ -11,7 +11,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
+use crate::{Admittance, Client, Error, FakeUpstream, ModuleServer, Serve, Versions, files::write};
 
 /// Kills the program repeatedly. Each set of definitions that is applied has a generation number. Its stages write the
 /// number into every object, so a response shows to which set each chain belongs.
@@ -23,7 +23,7 @@ pub struct Kills {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Killed {
+pub struct KillResult {
     /// The number of kills while the program applied a new set whose modules it had to fetch and compile.
     pub new: u32,
     /// The number of kills while the program applied a set whose modules were all in the store.
@@ -39,7 +39,7 @@ pub struct Killed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
+enum KillMoment {
     /// The program applies a set whose modules it has to fetch and compile.
     New,
     /// The program applies a set whose modules are in its store.
@@ -64,11 +64,11 @@ const PAUSE: Duration = Duration::from_millis(8);
 impl Kills {
     /// Runs all kills, and calls `progress` after each with its number and a message. Wrong content after a restart is
     /// not an error, but a problem in the result.
-    pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<Killed, Error> {
-        let scene = Scene::new().await?;
+    pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<KillResult, Error> {
+        let scene = KillScene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
-        let mut killed = Killed::default();
+        let mut killed = KillResult::default();
         // The time that the program takes to apply a new set. Each kill comes after a random part of this time.
         let mut apply_time = Duration::ZERO;
         for generation in [1, 2] {
@@ -82,23 +82,23 @@ impl Kills {
         let (mut live, mut newest) = (1, 2);
         for round in 1..=self.rounds {
             let moment = match rng.u32(0..5) {
-                0 | 1 => Moment::New,
-                2 | 3 => Moment::Known,
-                _ => Moment::Start,
+                0 | 1 => KillMoment::New,
+                2 | 3 => KillMoment::Known,
+                _ => KillMoment::Start,
             };
             let wanted = match moment {
-                Moment::New => newest + 1,
+                KillMoment::New => newest + 1,
                 // The number of a random earlier generation that is not live. Its modules are in the store.
-                Moment::Known => {
+                KillMoment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
                 }
-                Moment::Start => live,
+                KillMoment::Start => live,
             };
             let limit = match moment {
-                Moment::New => apply_time,
-                Moment::Known => reapply_time,
-                Moment::Start => killed.longest_start.max(Duration::from_millis(100)),
+                KillMoment::New => apply_time,
+                KillMoment::Known => reapply_time,
+                KillMoment::Start => killed.longest_start.max(Duration::from_millis(100)),
             };
             let delay = limit.mul_f64(rng.f64());
             let answer = scene.interrupt(&mut program, moment, wanted, delay).await?;
@@ -122,9 +122,9 @@ impl Kills {
                     .push(format!("a problem after the restart: {problem}"));
             }
             match moment {
-                Moment::New => killed.new += 1,
-                Moment::Known => killed.known += 1,
-                Moment::Start => killed.starting += 1,
+                KillMoment::New => killed.new += 1,
+                KillMoment::Known => killed.known += 1,
+                KillMoment::Start => killed.starting += 1,
             }
             killed.acknowledged += u32::from(answer);
             killed.finished += u32::from(!answer && live != was);
@@ -138,14 +138,14 @@ impl Kills {
     }
 }
 
-struct Scene {
+struct KillScene {
     directory: TempDir,
-    upstream: Upstream,
+    upstream: FakeUpstream,
     modules: ModuleServer,
     versions: Versions,
 }
 
-impl Scene {
+impl KillScene {
     async fn new() -> Result<Self, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let modules = ModuleServer::start().await?;
@@ -157,7 +157,7 @@ impl Scene {
         write(&directory.path().join("ca.pem"), modules.authority())?;
         Ok(Self {
             directory,
-            upstream: Upstream::forgetful().await?,
+            upstream: FakeUpstream::forgetful().await?,
             modules,
             versions: Versions::find()?,
         })
@@ -212,11 +212,11 @@ impl Scene {
     async fn interrupt(
         &self,
         program: &mut Admittance,
-        moment: Moment,
+        moment: KillMoment,
         generation: u32,
         delay: Duration,
     ) -> Result<bool, Error> {
-        if moment == Moment::Start {
+        if moment == KillMoment::Start {
             program.kill().await?;
             let mut starting = self.serve()?.spawn()?;
             tokio::time::sleep(delay).await;

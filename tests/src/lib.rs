@@ -30,23 +30,26 @@ mod upstream;
 mod versions;
 
 pub use agent::{EndlessReply, TunnelFlood};
-pub use answers::{Answer, longest_overlap};
+pub use answers::{TimedAnswer, longest_overlap};
 pub use artifacts::{Artifacts, repository};
-pub use client::{ATTACKING_SEND_BUFFER, Client, Reply, Trust};
-pub use comparison::{Comparison, Verdict};
+pub use client::{ATTACKING_SEND_BUFFER, Client, ClientTrust, Reply};
+pub use comparison::{BuildComparison, RoundVerdict};
 pub use error::Error;
 pub use files::replace;
-pub use kills::{Killed, Kills};
-pub use load::{Load, LoadCounts};
-pub use log::{LogLine, NEVER};
-pub use metrics::Metrics;
-pub use module_server::{Identity, ModuleServer};
-pub use program::{Admittance, Finished, Mark, POLL, finish, resident_memory};
+pub use kills::{KillResult, Kills};
+pub use load::{CreationLoad, LoadCounts};
+pub use log::{NEVER, ProgramLogLine};
+pub use metrics::ScrapedMetrics;
+pub use module_server::{ModuleServer, ServerIdentity};
+pub use program::{Admittance, FinishedProgram, Mark, POLL, finish, resident_memory};
 pub use review::review_of_pod;
-pub use scheduler::{Kind, MesosCluster, ObjectKey, Scheduler, SchedulerRequest, SchedulerTls, Verb, Write};
+pub use scheduler::{
+    MesosCluster, ObjectKey, Scheduler, SchedulerKind, SchedulerRequest, SchedulerTls, SchedulerVerb,
+    StateWrite,
+};
 pub use serve::Serve;
-pub use swaps::{Swapped, Swaps};
-pub use upstream::{Received, ReplyForm, ReplyGate, Upstream};
+pub use swaps::{SwapResult, Swaps};
+pub use upstream::{FakeUpstream, ReplyGate, UpstreamReplyForm, UpstreamRequest};
 pub use versions::Versions;
 
 /// Compiles and runs the examples in the README and on the page for plugin authors. This is not done in the SDK,

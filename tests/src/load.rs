@@ -14,16 +14,16 @@ use crate::{Client, Error, Versions, log::NEVER};
 
 /// Clients that create objects one after another, each on its own connection, and check every response. All stages must
 /// report one version in it. This version must not be older than the previous version on the connection, nor older than
-/// the [oldest allowed version](Load::retire_versions_before) at the time of the request.
+/// the [oldest allowed version](CreationLoad::retire_versions_before) at the time of the request.
 #[derive(Debug)]
-pub struct Load {
-    shared: Arc<Shared>,
+pub struct CreationLoad {
+    shared: Arc<SharedLoad>,
     counts: watch::Receiver<LoadCounts>,
     connections: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLoad {
     url: String,
     /// The number of stages that write their version into each object.
     stages: usize,
@@ -47,11 +47,11 @@ const PACE: Duration = Duration::from_millis(2);
 
 const MAX_PROBLEMS: usize = 10;
 
-impl Load {
+impl CreationLoad {
     /// Starts the clients. `url` is the URL at which they create BCS applications. `stages` is the number of stages
     /// that write their versions into each application.
     pub fn start(url: String, stages: usize, connections: usize) -> Result<Self, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedLoad {
             url,
             stages,
             oldest: AtomicU32::new(0),
@@ -116,7 +116,7 @@ impl Load {
     }
 }
 
-async fn send(client: Client, connection: usize, shared: Arc<Shared>, counts: watch::Sender<LoadCounts>) {
+async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts: watch::Sender<LoadCounts>) {
     let mut last = 0;
     let body = json!({
         "apiVersion": "v4",

@@ -10,12 +10,12 @@ pub const NEVER: Duration = Duration::from_secs(120);
 
 /// The lines that the program under test has written to standard error.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
-    pub(crate) lines: Vec<LogLine>,
+pub(crate) struct ProgramLog {
+    pub(crate) lines: Vec<ProgramLogLine>,
     pub(crate) ended: bool,
 }
 
-impl Log {
+impl ProgramLog {
     pub(crate) fn text(&self) -> String {
         self.lines
             .iter()
@@ -26,12 +26,12 @@ impl Log {
 }
 
 #[derive(Clone, Debug)]
-pub struct LogLine {
+pub struct ProgramLogLine {
     pub text: String,
     fields: Value,
 }
 
-impl LogLine {
+impl ProgramLogLine {
     pub(crate) fn new(text: String) -> Self {
         let fields = serde_json::from_str(&text).unwrap_or_default();
         Self { text, fields }
@@ -57,11 +57,11 @@ impl LogLine {
 
 /// Waits for the first line at or after line number `from` that matches, and returns it. Lines before the call count.
 pub(crate) async fn until_logged(
-    mut log: watch::Receiver<Log>,
+    mut log: watch::Receiver<ProgramLog>,
     from: usize,
     what: &str,
-    wanted: impl Fn(&LogLine) -> bool,
-) -> Result<LogLine, Error> {
+    wanted: impl Fn(&ProgramLogLine) -> bool,
+) -> Result<ProgramLogLine, Error> {
     let mut read = from;
     let mut found = None;
     let wait = log.wait_for(|log| {

@@ -1,8 +1,8 @@
 /// Metrics in the Prometheus text format.
 #[derive(Clone, Debug)]
-pub struct Metrics(pub(crate) String);
+pub struct ScrapedMetrics(pub(crate) String);
 
-impl Metrics {
+impl ScrapedMetrics {
     /// Returns the sum of all series of a metric that have at least these labels, or `None` if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut values = self.0.lines().filter_map(|line| {
@@ -28,7 +28,7 @@ mod tests {
     fn metrics_are_summed_over_matching_series() {
         let text =
             "# HELP a_total x\na_total{x=\"1\",y=\"2\"} 3\na_total{x=\"1\",y=\"3\"} 4\na_total 1\nb 5\n";
-        let metrics = Metrics(text.to_owned());
+        let metrics = ScrapedMetrics(text.to_owned());
         let table: [(&str, &[(&str, &str)], Option<f64>); 5] = [
             ("a_total", &[], Some(8.0)),
             ("a_total", &[("x", "1")], Some(7.0)),

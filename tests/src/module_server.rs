@@ -39,12 +39,12 @@ use crate::Error;
 pub struct ModuleServer {
     address: SocketAddr,
     authority: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedFileServer>,
     task: AbortHandle,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedFileServer {
     modules: Mutex<HashMap<String, Bytes>>,
     /// The pause before each chunk of a download, in microseconds.
     pause: AtomicU64,
@@ -57,23 +57,23 @@ const CHUNK_SIZE: usize = 4096;
 impl ModuleServer {
     /// Starts the server on a port that the kernel chooses.
     pub async fn start() -> Result<Self, Error> {
-        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Identity::new()?).await
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), ServerIdentity::new()?).await
     }
 
     /// Starts the server at `address`, with this certificate.
-    pub async fn start_at(address: SocketAddr, identity: Identity) -> Result<Self, Error> {
+    pub async fn start_at(address: SocketAddr, identity: ServerIdentity) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
             .map_err(Error::io(format!("listening on {address}")))?;
         let address = listener
             .local_addr()
             .map_err(Error::io("the module server's address"))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedFileServer {
             modules: Mutex::default(),
             pause: AtomicU64::new(0),
             begun: watch::Sender::new(0),
         });
-        let Identity { authority, config } = identity;
+        let ServerIdentity { authority, config } = identity;
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(accept(listener, TlsAcceptor::from(config), router)).abort_handle();
         Ok(Self {
@@ -116,12 +116,12 @@ impl Drop for ModuleServer {
 
 /// The certificate and private key of a module server, and the certificate authority that signed the certificate.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct ServerIdentity {
     authority: String,
     config: Arc<ServerConfig>,
 }
 
-impl Identity {
+impl ServerIdentity {
     /// Creates a certificate authority, and a certificate for `localhost` that it has signed.
     pub fn new() -> Result<Self, Error> {
         let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
@@ -175,7 +175,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
     }
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+async fn answer(State(shared): State<Arc<SharedFileServer>>, request: Request) -> Response {
     let found = {
         let modules = shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.get(request.uri().path()).cloned()

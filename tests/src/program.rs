@@ -16,15 +16,15 @@ use tokio::{
 
 use crate::{
     Artifacts, Client, Error,
-    log::{Log, LogLine, NEVER, until_logged},
-    metrics::Metrics,
+    log::{NEVER, ProgramLog, ProgramLogLine, until_logged},
+    metrics::ScrapedMetrics,
 };
 
 /// A running program, which is killed when it is dropped.
 #[derive(Debug)]
 pub struct Admittance {
     child: Child,
-    log: watch::Receiver<Log>,
+    log: watch::Receiver<ProgramLog>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     /// The temporary directory with the program's revisions, which is removed when this value is dropped.
@@ -32,7 +32,7 @@ pub struct Admittance {
 }
 
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedProgram {
     /// The exit code of the program; `None` if a signal killed it.
     pub code: Option<i32>,
     pub stdout: String,
@@ -72,7 +72,9 @@ impl Admittance {
     }
 
     /// Runs `admittance` with these arguments, and waits until it exits.
-    pub async fn run<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
+    pub async fn run<A: Into<OsString>>(
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<FinishedProgram, Error> {
         let mut command = Self::command()?;
         command.args(arguments.into_iter().map(Into::into));
         finish(command).await
@@ -85,12 +87,12 @@ impl Admittance {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(Error::io("starting admittance"))?;
-        let (sender, log) = watch::channel(Log::default());
+        let (sender, log) = watch::channel(ProgramLog::default());
         if let Some(stderr) = child.stderr.take() {
             let mut lines = BufReader::new(stderr).lines();
             tokio::spawn(async move {
                 while let Ok(Some(line)) = lines.next_line().await {
-                    sender.send_modify(|log| log.lines.push(LogLine::new(line)));
+                    sender.send_modify(|log| log.lines.push(ProgramLogLine::new(line)));
                 }
                 sender.send_modify(|log| log.ended = true);
             });
@@ -186,7 +188,7 @@ impl Admittance {
             .collect())
     }
 
-    pub fn log(&self) -> Vec<LogLine> {
+    pub fn log(&self) -> Vec<ProgramLogLine> {
         self.log.borrow().lines.clone()
     }
 
@@ -199,8 +201,8 @@ impl Admittance {
     pub async fn until_logged(
         &mut self,
         what: &str,
-        wanted: impl Fn(&LogLine) -> bool,
-    ) -> Result<LogLine, Error> {
+        wanted: impl Fn(&ProgramLogLine) -> bool,
+    ) -> Result<ProgramLogLine, Error> {
         until_logged(self.log.clone(), 0, what, wanted).await
     }
 
@@ -209,8 +211,8 @@ impl Admittance {
         &self,
         mark: Mark,
         what: &str,
-        wanted: impl Fn(&LogLine) -> bool,
-    ) -> Result<LogLine, Error> {
+        wanted: impl Fn(&ProgramLogLine) -> bool,
+    ) -> Result<ProgramLogLine, Error> {
         until_logged(self.log.clone(), mark.0, what, wanted).await
     }
 
@@ -219,17 +221,17 @@ impl Admittance {
         &self,
         what: &'static str,
         wanted: F,
-    ) -> impl Future<Output = Result<LogLine, Error>> + Send + use<F>
+    ) -> impl Future<Output = Result<ProgramLogLine, Error>> + Send + use<F>
     where
-        F: Fn(&LogLine) -> bool + Send + Sync + 'static,
+        F: Fn(&ProgramLogLine) -> bool + Send + Sync + 'static,
     {
         let log = self.log.clone();
         async move { until_logged(log, 0, what, wanted).await }
     }
 
-    pub async fn metrics(&self) -> Result<Metrics, Error> {
+    pub async fn metrics(&self) -> Result<ScrapedMetrics, Error> {
         let reply = Client::new()?.get(&self.admin_url("/metrics")).await?;
-        Ok(Metrics(reply.text()))
+        Ok(ScrapedMetrics(reply.text()))
     }
 
     /// Returns whether `/readyz` reports that the program is ready.
@@ -310,7 +312,7 @@ pub fn resident_memory(process: u32) -> Result<u64, Error> {
 }
 
 /// Runs a program without standard input, and waits until it exits.
-pub async fn finish(mut command: Command) -> Result<Finished, Error> {
+pub async fn finish(mut command: Command) -> Result<FinishedProgram, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(NEVER, command.output()).await {
         Ok(output) => output.map_err(Error::io("running admittance"))?,
@@ -328,7 +330,7 @@ pub async fn finish(mut command: Command) -> Result<Finished, Error> {
         stderr,
     } = output;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Finished {
+    Ok(FinishedProgram {
         code: status.code(),
         stdout: text(stdout),
         stderr: text(stderr),

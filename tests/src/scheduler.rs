@@ -37,7 +37,7 @@ mod routes;
 mod shape;
 mod types;
 
-pub use cluster_state::{Kind, MesosCluster, ObjectKey, Verb, Write};
+pub use cluster_state::{MesosCluster, ObjectKey, SchedulerKind, SchedulerVerb, StateWrite};
 use routes::RouteMatch;
 
 /// A fake BCS Mesos scheduler for tests of drivers. It has the routes in `sched/api/routes.go` of the original, and
@@ -48,12 +48,12 @@ use routes::RouteMatch;
 pub struct Scheduler {
     address: SocketAddr,
     scheme: &'static str,
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
     task: AbortHandle,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedScheduler {
     cluster: MesosCluster,
     address: SocketAddr,
     is_master: AtomicBool,
@@ -110,7 +110,7 @@ impl Scheduler {
         let address = listener
             .local_addr()
             .map_err(Error::io("the scheduler's address"))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedScheduler {
             cluster: cluster.clone(),
             address,
             is_master: AtomicBool::new(true),
@@ -257,7 +257,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, 
         .await;
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+async fn answer(State(shared): State<Arc<SharedScheduler>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
         return StatusCode::BAD_REQUEST.into_response();

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::{
     Admittance, Artifacts, Error,
-    program::{Finished, finish},
+    program::{FinishedProgram, finish},
 };
 
 /// Builds the command `admittance serve`. By default, the program stores revisions in a temporary directory, which is
@@ -103,7 +103,7 @@ impl Serve {
     }
 
     /// Starts the program, and waits until it exits.
-    pub async fn finish(self) -> Result<Finished, Error> {
+    pub async fn finish(self) -> Result<FinishedProgram, Error> {
         let (command, _history) = self.command()?;
         finish(command).await
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Error, Load, LoadCounts, Serve, Upstream, Versions, files::write, replace};
+use crate::{CreationLoad, Error, FakeUpstream, LoadCounts, Serve, Versions, files::write, replace};
 
 /// Replaces a module repeatedly. Every stage of a chain uses this module.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct Swaps {
 }
 
 #[derive(Clone, Debug)]
-pub struct Swapped {
+pub struct SwapResult {
     /// The counts of the clients that sent requests while the module was replaced.
     pub load_counts: LoadCounts,
     /// For each version, the time from the renaming of its module to the first response with this version; ascending.
@@ -34,7 +34,7 @@ pub struct Swapped {
     pub status: Value,
 }
 
-impl Swapped {
+impl SwapResult {
     pub fn latency(&self, percent: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() * percent / 100).min(last);
@@ -51,7 +51,7 @@ store: { directory: store, sizeLimit: 64MiB }
 
 impl Swaps {
     /// Replaces the module `rounds` times. After each, calls `progress` with its number and the counts of the clients.
-    pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<Swapped, Error> {
+    pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<SwapResult, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let definitions = directory.path().join("definitions");
@@ -61,10 +61,10 @@ impl Swaps {
         write(&config, CONFIG)?;
         write(&definitions.join("chain.yaml"), chain(self.stages, &module))?;
         write(&module, versions.module(1))?;
-        let upstream = Upstream::forgetful().await?;
+        let upstream = FakeUpstream::forgetful().await?;
         let program = Serve::new(&config)?.upstream(&upstream.url()).start().await?;
         let url = program.url("/mesosdriver/v4/namespaces/load/applications");
-        let mut load = Load::start(url, self.stages, self.connections)?;
+        let mut load = CreationLoad::start(url, self.stages, self.connections)?;
         load.until_seen_by_all(1).await?;
         let memory_before = program.resident_memory()?;
         let mut memory_most = memory_before;
@@ -89,7 +89,7 @@ impl Swaps {
             })
             .await?;
         latencies.sort_unstable();
-        Ok(Swapped {
+        Ok(SwapResult {
             load_counts,
             latencies,
             memory_before,

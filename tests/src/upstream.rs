@@ -18,17 +18,17 @@ use tokio::{net::TcpListener, sync::watch};
 use crate::Error;
 
 /// A fake control plane that records the requests that it gets. By default, it replies like a BCS scheduler, with the
-/// object of the request in `data`; see [`ReplyForm`]. It stops when this value is dropped.
+/// object of the request in `data`; see [`UpstreamReplyForm`]. It stops when this value is dropped.
 #[derive(Debug)]
-pub struct Upstream {
+pub struct FakeUpstream {
     address: SocketAddr,
-    received: watch::Sender<Vec<Received>>,
+    received: watch::Sender<Vec<UpstreamRequest>>,
     gate: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplyForm {
+pub enum UpstreamReplyForm {
     /// The reply is like that of a BCS scheduler, with the object of the request in `data`.
     Envelope,
     /// The reply is like that of a small JSON API: the object that was last written to the path of the request.
@@ -46,14 +46,14 @@ enum Bodies {
 }
 
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct UpstreamRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Received {
+impl UpstreamRequest {
     pub fn json(&self) -> Result<Value, Error> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::Invalid(format!("{} {}: the body: {error}", self.method, self.uri)))
@@ -78,36 +78,36 @@ impl Drop for ReplyGate {
 }
 
 #[derive(Clone)]
-struct Shared {
-    received: watch::Sender<Vec<Received>>,
+struct SharedRequests {
+    received: watch::Sender<Vec<UpstreamRequest>>,
     open: watch::Receiver<bool>,
     watcher: Arc<Mutex<Option<Watcher>>>,
     bodies: Bodies,
-    form: ReplyForm,
+    form: UpstreamReplyForm,
 }
 
-type Watcher = Box<dyn Fn(&Received) + Send>;
+type Watcher = Box<dyn Fn(&UpstreamRequest) + Send>;
 
-impl Upstream {
+impl FakeUpstream {
     pub async fn start() -> Result<Self, Error> {
-        Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
+        Self::start_with(any_port(), None, Bodies::Recorded, UpstreamReplyForm::Envelope).await
     }
 
     /// Starts like [`start`](Self::start), but records no requests. So its memory stays constant under load.
     pub async fn forgetful() -> Result<Self, Error> {
-        Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
+        Self::start_with(any_port(), None, Bodies::Returned, UpstreamReplyForm::Envelope).await
     }
 
     /// Starts like [`forgetful`](Self::forgetful), but returns no objects, so that large ones do not delay other
     /// requests.
     pub async fn discarding() -> Result<Self, Error> {
-        Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
+        Self::start_with(any_port(), None, Bodies::Discarded, UpstreamReplyForm::Envelope).await
     }
 
     /// Starts on a port that the kernel chooses. Replies in the given form, and calls `watcher` with each request.
     pub async fn watched(
-        form: ReplyForm,
-        watcher: impl Fn(&Received) + Send + 'static,
+        form: UpstreamReplyForm,
+        watcher: impl Fn(&UpstreamRequest) + Send + 'static,
     ) -> Result<Self, Error> {
         Self::start_with(any_port(), Some(Box::new(watcher)), Bodies::Recorded, form).await
     }
@@ -116,7 +116,7 @@ impl Upstream {
         address: SocketAddr,
         watcher: Option<Watcher>,
         bodies: Bodies,
-        form: ReplyForm,
+        form: UpstreamReplyForm,
     ) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
@@ -126,7 +126,7 @@ impl Upstream {
             .map_err(Error::io("the upstream's address"))?;
         let (received, _) = watch::channel(Vec::new());
         let (gate, open) = watch::channel(true);
-        let shared = Shared {
+        let shared = SharedRequests {
             received: received.clone(),
             open,
             watcher: Arc::new(Mutex::new(watcher)),
@@ -155,12 +155,12 @@ impl Upstream {
     }
 
     /// Returns all requests that have arrived, except health checks.
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<UpstreamRequest> {
         self.received.borrow().clone()
     }
 
     /// Returns the requests that have arrived whose body contains the namespace and name of this object.
-    pub fn received_of(&self, namespace: &str, name: &str) -> Vec<Received> {
+    pub fn received_of(&self, namespace: &str, name: &str) -> Vec<UpstreamRequest> {
         let of = |body: &Value| {
             let is = |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
             is("/metadata/namespace", namespace) && is("/metadata/name", name)
@@ -188,13 +188,13 @@ impl Upstream {
     }
 }
 
-impl Drop for Upstream {
+impl Drop for FakeUpstream {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn answer(State(mut shared): State<Shared>, request: Request) -> Response {
+async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     if head.uri.path() == "/healthz" {
         return "ok".into_response();
@@ -205,7 +205,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let received = Received {
+    let received = UpstreamRequest {
         method: head.method,
         uri: head.uri,
         headers: head.headers,
@@ -227,14 +227,14 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     // The wait cannot fail, because the upstream owns the sender.
     let _ = shared.open.wait_for(|open| *open).await;
     match shared.form {
-        ReplyForm::Envelope => accepted(&data),
-        ReplyForm::Plain if method == Method::GET => written(&shared.received.borrow(), &path),
-        ReplyForm::Plain => json_reply(&data),
+        UpstreamReplyForm::Envelope => accepted(&data),
+        UpstreamReplyForm::Plain if method == Method::GET => written(&shared.received.borrow(), &path),
+        UpstreamReplyForm::Plain => json_reply(&data),
     }
 }
 
 /// Replies with the object that the recorded requests have last written to this path.
-fn written(received: &[Received], path: &str) -> Response {
+fn written(received: &[UpstreamRequest], path: &str) -> Response {
     let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());
     last.map_or_else(

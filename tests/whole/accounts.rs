@@ -2,20 +2,20 @@
 
 use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _};
 
-use admittance_tests::{Admittance, Client, Finished, NEVER, POLL, Serve, Upstream};
+use admittance_tests::{Admittance, Client, FakeUpstream, FinishedProgram, NEVER, POLL, Serve};
 use http::Request;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::scene::{store, write};
 
-struct Scene {
+struct AccountsCliScene {
     program: Admittance,
     client: Client,
     directory: TempDir,
 }
 
-impl Scene {
+impl AccountsCliScene {
     async fn start() -> Self {
         Self::configured("").await
     }
@@ -31,7 +31,7 @@ impl Scene {
         }
     }
 
-    async fn run_command(&self, arguments: &[&str]) -> Finished {
+    async fn run_command(&self, arguments: &[&str]) -> FinishedProgram {
         let connection = ["--server".into(), OsString::from(self.program.admin_url(""))];
         let arguments = arguments.iter().map(OsString::from);
         Admittance::run(arguments.chain(connection)).await.unwrap()
@@ -71,7 +71,7 @@ async fn serve(directory: &TempDir) -> Admittance {
 
 #[tokio::test]
 async fn the_commands_on_the_accounts_page_succeed_in_order() {
-    let mut scene = Scene::start().await;
+    let mut scene = AccountsCliScene::start().await;
     let created = scene
         .stdout_of(&["users", "create", "alice", "--group", "developers"])
         .await;
@@ -158,7 +158,7 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
 
 #[tokio::test]
 async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
-    let scene = Scene::start().await;
+    let scene = AccountsCliScene::start().await;
     scene
         .stdout_of(&["users", "create", "root", "--super-user"])
         .await;
@@ -302,7 +302,7 @@ async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
 
 #[tokio::test]
 async fn account_commands_report_why_they_are_refused() {
-    let scene = Scene::start().await;
+    let scene = AccountsCliScene::start().await;
     for (arguments, expected) in [
         (&["users", "create", "a b"][..], "is not a name of a user"),
         (
@@ -342,12 +342,12 @@ async fn account_commands_report_why_they_are_refused() {
 
 #[tokio::test]
 async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
-    let driver = Upstream::start().await.unwrap();
+    let driver = FakeUpstream::start().await.unwrap();
     let more = format!(
         ", clusters: {{ BCS-MESOS-1: [\"{}\"] }}, tokens: {{ accounts: {{}} }}, statuses: driver",
         driver.url()
     );
-    let scene = Scene::configured(&more).await;
+    let scene = AccountsCliScene::configured(&more).await;
     scene.stdout_of(&["users", "create", "alice"]).await;
     let token = scene
         .stdout_of(&["tokens", "create", "alice"])
@@ -415,7 +415,7 @@ fn write_key(directory: &TempDir, byte: char) {
 
 #[tokio::test]
 async fn a_lost_encryption_key_is_reported_and_never_replaced() {
-    let mut scene = Scene::start().await;
+    let mut scene = AccountsCliScene::start().await;
     scene.stdout_of(&["clusters", "create", "dev"]).await;
     let token = scene.stdout_of(&["register-tokens", "create", "plain-dev"]).await;
     let report = json!({

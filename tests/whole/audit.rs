@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use admittance_tests::Finished;
+use admittance_tests::FinishedProgram;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -152,7 +152,7 @@ fn answer(
     }
 }
 
-async fn audit(directory: &TempDir, arguments: &[&str]) -> Finished {
+async fn audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
     let mut all = vec![
         "audit",
         "chains.yaml",

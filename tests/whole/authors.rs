@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, Finished, POLL, replace, repository};
+use admittance_tests::{Admittance, Artifacts, Client, FinishedProgram, POLL, replace, repository};
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,14 +32,14 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     finished(command(directory, arguments)).await
 }
 
-async fn finished(mut command: Command) -> Finished {
+async fn finished(mut command: Command) -> FinishedProgram {
     let output = command.output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Finished {
+    FinishedProgram {
         code: output.status.code(),
         stdout: text(output.stdout),
         stderr: text(output.stderr),
@@ -302,7 +302,7 @@ async fn dev_reloads_a_changed_plugin() {
     }
 }
 
-async fn test_cases(cases: &str, more: &[&str]) -> Finished {
+async fn test_cases(cases: &str, more: &[&str]) -> FinishedProgram {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "cases.yaml", cases);
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();

@@ -7,12 +7,12 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::scene::{Scene, application, bcs_message, source};
+use crate::scene::{ProgramScene, application, bcs_message, source};
 
 /// Starts a BCS driver whose chain calls two stock plugins in all namespaces except `excluded`.
-async fn scene() -> Scene {
+async fn scene() -> ProgramScene {
     let (sidecar, images) = (source("sidecar-injector"), source("image-policy"));
-    Scene::bcs(&format!(
+    ProgramScene::bcs(&format!(
         "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -343,7 +343,7 @@ async fn a_client_that_sends_too_large_a_body_can_read_the_refusal() {
 
 #[tokio::test]
 async fn an_unreachable_scheduler_is_reported_in_the_bcs_envelope() {
-    let Scene {
+    let ProgramScene {
         directory: _directory,
         upstream,
         program,

@@ -25,15 +25,15 @@ static TURN: Mutex<()> = Mutex::const_new(());
 
 pub(crate) struct Browser {
     page: WebDriver,
-    _driver: Driver,
+    _driver: DriverProcess,
     _profile: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
 /// The WebDriver and the browsers that it started, which are killed together.
-struct Driver(Child);
+struct DriverProcess(Child);
 
-impl Drop for Driver {
+impl Drop for DriverProcess {
     fn drop(&mut self) {
         let group = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
@@ -62,7 +62,7 @@ impl Browser {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let driver = Driver(driver);
+        let driver = DriverProcess(driver);
         let port = loop {
             let line = lines.next_line().await.unwrap().unwrap();
             if let Some((_, port)) = line.split_once("started successfully on port ") {

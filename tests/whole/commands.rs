@@ -2,13 +2,13 @@
 
 use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, FinishedProgram};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::scene::{application, source, store, write};
 
-async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Finished {
+async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> FinishedProgram {
     Admittance::run(arguments.into_iter().map(|argument| argument.as_ref().to_owned()))
         .await
         .unwrap()
@@ -426,7 +426,7 @@ fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path
     ]
 }
 
-async fn run(hooks: &Path, request: &Path, more: &[&str]) -> Finished {
+async fn run(hooks: &Path, request: &Path, more: &[&str]) -> FinishedProgram {
     let mut arguments = vec![OsStr::new("run"), hooks.as_os_str(), request.as_os_str()];
     arguments.extend([OsStr::new("--store"), store().as_os_str()]);
     arguments.extend(more.iter().map(OsStr::new));

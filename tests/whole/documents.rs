@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use admittance::definitions::Mistakes;
 use admittance_driver::Config;
-use admittance_tests::{Admittance, Finished, repository};
+use admittance_tests::{Admittance, FinishedProgram, repository};
 
 use self::page::{Block, Page, resolve};
 use crate::scene::store;
@@ -28,7 +28,7 @@ fn configuration(text: &str, folder: &Path) -> Result<Config, Mistakes> {
     Config::read(&path)
 }
 
-async fn tested_with(plugin: &Path, cases: &Path) -> Finished {
+async fn tested_with(plugin: &Path, cases: &Path) -> FinishedProgram {
     let arguments = [
         "test".as_ref(),
         plugin.as_os_str(),

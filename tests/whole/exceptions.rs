@@ -7,19 +7,19 @@ use std::{
 };
 
 use admittance::Moment;
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, FinishedProgram};
 use serde_json::{Value, json};
 
 use crate::{
     documents::page::Page,
-    scene::{Scene, application, bcs_message},
+    scene::{ProgramScene, application, bcs_message},
 };
 
 fn after(seconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_secs(seconds))
 }
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.ends_with(".yaml") || argument.ends_with(".json") {
             directory.join(argument).into_os_string()
@@ -148,7 +148,7 @@ spec:
 "
         )
     };
-    let mut scene = Scene::bcs(&format!("{CHAIN}{}", exception(after(3600)))).await;
+    let mut scene = ProgramScene::bcs(&format!("{CHAIN}{}", exception(after(3600)))).await;
     let frontend = |namespace: &str| application(namespace, "frontend", "nginx");
     assert_eq!(scene.create(&frontend("shop")).await.status, 200);
     let refused = scene.create(&frontend("other")).await;

@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path};
 
-use admittance_tests::{Admittance, Finished, repository};
+use admittance_tests::{Admittance, FinishedProgram, repository};
 use serde_json::{Value, json};
 
 use crate::{documents::page::Page, scene::store};
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.contains('.') || argument.ends_with('/') {
             directory.join(argument).into_os_string()
@@ -21,7 +21,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
         .unwrap()
 }
 
-fn report(ran: &Finished) -> Value {
+fn report(ran: &FinishedProgram) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
 }
 

@@ -2,17 +2,17 @@
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
-use admittance_tests::{Admittance, Metrics, Reply};
+use admittance_tests::{Admittance, Reply, ScrapedMetrics};
 use guest_misbehaves::Behaviour;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::scene::{Scene, application, bcs_message, source, store, write};
+use crate::scene::{ProgramScene, application, bcs_message, source, store, write};
 
 #[derive(Clone, Copy)]
-enum Expected {
+enum ExpectedFailure {
     /// The stage with the guest allows the request.
     Passes,
     /// The call of the guest fails at once. The fields are the expected kind of failure and a part of its message.
@@ -23,10 +23,10 @@ enum Expected {
     DoesNotLoad(&'static str),
 }
 
-use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
+use ExpectedFailure::{DoesNotLoad, Fails, Passes, RunsOn};
 
 /// Returns the expected result of a behaviour. The `match` has no default, so a new behaviour needs a result.
-fn expected(behaviour: Behaviour) -> Expected {
+fn expected(behaviour: Behaviour) -> ExpectedFailure {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
         Behaviour::Traps => Fails("trap", "unreachable"),
@@ -57,16 +57,16 @@ fn expected(behaviour: Behaviour) -> Expected {
 /// A misbehaving guest with a failure policy, tested in a chain between two good stages. The stage, the chain and the
 /// namespace in which the chain is called all have the name of the case.
 #[derive(Clone)]
-struct Case {
+struct GuestCase {
     name: String,
-    expected: Expected,
+    expected: ExpectedFailure,
     policy: &'static str,
     plugin: String,
 }
 
 const POLICIES: [(&str, &str); 2] = [("Fail", "fail"), ("Ignore", "ignore")];
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<GuestCase> {
     let misbehaves = source("guest-misbehaves");
     let of_settings = Behaviour::ALL.iter().map(|behaviour| {
         let settings = format!("{{ behaviour: {} }}", behaviour.name());
@@ -118,7 +118,7 @@ fn cases() -> Vec<Case> {
     ];
     let guests: Vec<_> = of_settings.chain(of_their_own).collect();
     let under = |(policy, suffix): (&'static str, &str)| {
-        let case = |(name, expected, plugin): &(&str, Expected, String)| Case {
+        let case = |(name, expected, plugin): &(&str, ExpectedFailure, String)| GuestCase {
             name: format!("{name}-{suffix}"),
             expected: *expected,
             policy,
@@ -129,15 +129,15 @@ fn cases() -> Vec<Case> {
     POLICIES.into_iter().flat_map(under).collect()
 }
 
-fn loads(case: &Case) -> bool {
+fn loads(case: &GuestCase) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
 /// Returns one chain for each case, in which the stage with the misbehaving guest is between two good stages.
-fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
+fn chains<'a>(cases: impl IntoIterator<Item = &'a GuestCase>) -> String {
     let mut text = String::new();
     let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
-    for Case {
+    for GuestCase {
         name,
         expected,
         policy,
@@ -181,7 +181,7 @@ spec:
 #[tokio::test]
 async fn a_misbehaving_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
-    let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
+    let scene = Arc::new(ProgramScene::bcs(&chains(&cases)).await);
     // All misbehaving guests are called concurrently, so that they compete for the same threads.
     let mut calls = JoinSet::new();
     for case in cases {
@@ -203,7 +203,7 @@ async fn a_misbehaving_guest_fails_only_its_own_call() {
 }
 
 /// Sends one request to the chain with the misbehaving guest, and meanwhile one to a good chain. Checks both results.
-async fn call(scene: Arc<Scene>, case: Case) -> Case {
+async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
     let name = &case.name;
     let object = application(name, "app", "nginx:1.29");
     let begins = scene.program.when_logged("the guest's first line", {
@@ -282,13 +282,13 @@ fn check_object(name: &str, sent: &Value, stored: &Value) {
 }
 
 fn check_metrics(
-    Case {
+    GuestCase {
         name,
         expected,
         policy,
         ..
-    }: &Case,
-    metrics: &Metrics,
+    }: &GuestCase,
+    metrics: &ScrapedMetrics,
 ) {
     let stage = [("chain", name.as_str()), ("stage", name.as_str())];
     let failures = "admittance_stage_failures_total";
@@ -372,7 +372,7 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
             .filter_map(|mistake| mistake.split_once("stage ")?.1.split(' ').next())
             .collect();
         assert_eq!(stages.len(), cases.len(), "{output}");
-        for Case { name, expected, .. } in &cases {
+        for GuestCase { name, expected, .. } in &cases {
             let DoesNotLoad(words) = expected else { continue };
             let place = format!("stage {name} of chain {name}: ");
             let told = mistakes
@@ -432,7 +432,7 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
             writeln!(chains, "---\n{chain}").unwrap();
         }
     }
-    let scene = Arc::new(Scene::bcs(&chains).await);
+    let scene = Arc::new(ProgramScene::bcs(&chains).await);
     let mut calls = JoinSet::new();
     for (name, _) in &patches {
         for (mode, number) in [("enforce", 0), ("audit", 0), ("enforce", 1), ("audit", 1)] {
@@ -492,7 +492,7 @@ async fn a_stage_that_gets_no_file_descriptor_counts_as_overloaded() {
             ),
         ),
     ] {
-        let scene = Scene::bcs(&format!(
+        let scene = ProgramScene::bcs(&format!(
             "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -524,7 +524,7 @@ spec:
 }
 
 /// Sends a request for this object while a resource limit keeps the program from opening files and sockets.
-async fn without_descriptors(scene: &Scene, object: Value) -> Reply {
+async fn without_descriptors(scene: &ProgramScene, object: Value) -> Reply {
     let id = scene.program.id().unwrap();
     let process = Pid::from_raw(id.cast_signed()).unwrap();
     let open: HashSet<u64> = fs::read_dir(format!("/proc/{id}/fd"))

@@ -7,26 +7,26 @@ use serde::Deserialize;
 use spdx::{Expression, ParseMode};
 
 #[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
+struct CargoMetadata {
+    packages: Vec<CargoPackage>,
     workspace_members: BTreeSet<String>,
-    resolve: Resolve,
+    resolve: CargoResolve,
 }
 
 #[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
+struct CargoResolve {
+    nodes: Vec<ResolvedPackage>,
 }
 
 /// A package in the output of `cargo metadata`, with the features that are enabled in this build.
 #[derive(Deserialize)]
-struct Node {
+struct ResolvedPackage {
     id: String,
     features: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
-struct Package {
+struct CargoPackage {
     id: String,
     name: String,
     version: String,
@@ -34,11 +34,11 @@ struct Package {
     source: Option<String>,
     dependencies: Vec<Dependency>,
     manifest_path: PathBuf,
-    targets: Vec<Target>,
+    targets: Vec<CargoTarget>,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct CargoTarget {
     doctest: bool,
 }
 
@@ -49,7 +49,7 @@ struct Dependency {
     path: Option<String>,
 }
 
-impl std::fmt::Display for Package {
+impl std::fmt::Display for CargoPackage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.name, self.version)
     }
@@ -77,7 +77,7 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
     texts
 }
 
-fn metadata(platforms: &[String]) -> Metadata {
+fn metadata(platforms: &[String]) -> CargoMetadata {
     let mut command = cargo();
     command.args(["metadata", "--format-version", "1", "--locked"]);
     for platform in platforms {
@@ -98,7 +98,7 @@ struct Deny {
     graph: Graph,
     licenses: Licenses,
     bans: Bans,
-    sources: Sources,
+    sources: SourceFiles,
 }
 
 #[derive(Deserialize)]
@@ -125,7 +125,7 @@ struct Ban {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Sources {
+struct SourceFiles {
     allow_registry: Vec<String>,
 }
 
@@ -461,7 +461,7 @@ fn the_sdk_can_be_packaged() {
 /// A crate may set `doctest = false`, which saves compile time, only if its documentation contains no examples in Rust.
 #[test]
 fn every_example_in_a_docstring_is_a_test() {
-    let Metadata {
+    let CargoMetadata {
         packages,
         workspace_members,
         ..

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use admittance_tests::{Admittance, Artifacts, Finished, finish};
+use admittance_tests::{Admittance, Artifacts, FinishedProgram, finish};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Runs the program in a directory, with the stock plugins of this build.
-pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finished {
+pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
     let mut program = Admittance::command().unwrap();
     program.args(arguments).current_dir(directory.path());
     program.env("ADMITTANCE_PLUGINS", stock(directory));

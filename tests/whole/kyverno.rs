@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path};
 
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, FinishedProgram};
 use serde_json::{Value, json};
 
 use crate::documents::page::Page;
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.contains('.') || argument.ends_with('/') {
             directory.join(argument).into_os_string()
@@ -18,7 +18,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
     Admittance::run(arguments.iter().map(path)).await.unwrap()
 }
 
-fn report(ran: &Finished) -> Value {
+fn report(ran: &FinishedProgram) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
 }
 

@@ -8,11 +8,11 @@ use std::{
 };
 
 use admittance::admission::FailureKind;
-use admittance_tests::{Admittance, Client, Metrics, ModuleServer, Serve, Upstream, Versions};
+use admittance_tests::{Admittance, Client, FakeUpstream, ModuleServer, ScrapedMetrics, Serve, Versions};
 use http::Method;
 use serde_json::json;
 
-use crate::scene::{BCS, Scene, application, source, write};
+use crate::scene::{BCS, ProgramScene, application, source, write};
 
 fn chain() -> String {
     format!(
@@ -44,7 +44,7 @@ async fn begin_shutdown(program: &mut Admittance) {
 
 /// Sends a request, and waits until the program has forwarded it to the upstream server, which does not answer yet.
 async fn in_flight(
-    upstream: &Upstream,
+    upstream: &FakeUpstream,
     program: &Admittance,
 ) -> tokio::task::JoinHandle<Result<admittance_tests::Reply, admittance_tests::Error>> {
     let before = upstream.received().len();
@@ -58,12 +58,12 @@ async fn in_flight(
 
 #[tokio::test]
 async fn the_first_signal_lets_requests_in_flight_finish() {
-    let Scene {
+    let ProgramScene {
         upstream,
         mut program,
         client,
         ..
-    } = Scene::bcs(&chain()).await;
+    } = ProgramScene::bcs(&chain()).await;
     let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
     let (answer, status) = (ready.json().unwrap(), program.status().await.unwrap());
     let hash = status["hash"].as_str().unwrap();
@@ -102,11 +102,11 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
 
 #[tokio::test]
 async fn the_second_signal_aborts_requests_in_flight() {
-    let Scene {
+    let ProgramScene {
         upstream,
         mut program,
         ..
-    } = Scene::bcs(&chain()).await;
+    } = ProgramScene::bcs(&chain()).await;
     let _gate = upstream.close();
     let sent = in_flight(&upstream, &program).await;
     begin_shutdown(&mut program).await;
@@ -118,11 +118,11 @@ async fn the_second_signal_aborts_requests_in_flight() {
 #[tokio::test]
 async fn the_shutdown_timeout_aborts_requests_in_flight() {
     let config = format!("{BCS}limits: {{ shutdownTimeout: 50ms }}\n");
-    let Scene {
+    let ProgramScene {
         upstream,
         mut program,
         ..
-    } = Scene::configured(&config, &chain()).await;
+    } = ProgramScene::configured(&config, &chain()).await;
     let _gate = upstream.close();
     let sent = in_flight(&upstream, &program).await;
     program.terminate().unwrap();
@@ -133,7 +133,7 @@ async fn the_shutdown_timeout_aborts_requests_in_flight() {
 #[tokio::test]
 async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
     let config = format!("{BCS}limits: {{ concurrency: 1 }}\n");
-    let scene = Scene::configured(&config, &chain()).await;
+    let scene = ProgramScene::configured(&config, &chain()).await;
     let gate = scene.upstream.close();
     let sent = in_flight(&scene.upstream, &scene.program).await;
     let reply = scene.create(&application("shop", "second", "nginx:1.29")).await;
@@ -164,7 +164,7 @@ async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
 #[tokio::test]
 async fn metrics_count_the_results_of_each_stage() {
     let (misbehaves, images) = (source("guest-misbehaves"), source("image-policy"));
-    let scene = Scene::bcs(&format!(
+    let scene = ProgramScene::bcs(&format!(
         "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -256,7 +256,7 @@ spec:
 
 /// Each failure counter must exist with the value 0. If it first appeared with the value 1, the PromQL function
 /// `increase()` would miss the first failure.
-fn check_counters_begin_at_zero(metrics: &Metrics) {
+fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
         // A plugin cannot fail like a webhook, and stages without a selector and conditions cannot fail in those, so
@@ -326,7 +326,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
 
 /// Starts the program once. Returns for each plugin whether the program found it compiled in the store.
 async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let program = Serve::new(config)
         .unwrap()
         .upstream(&upstream.url())
@@ -594,7 +594,7 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
 
 #[tokio::test]
 async fn status_shows_the_upstream() {
-    let scene = Scene::bcs(&chain()).await;
+    let scene = ProgramScene::bcs(&chain()).await;
     let status = scene.program.status().await.unwrap();
     let server = status["upstream"][0]["server"].as_str().unwrap().to_owned();
     let address = scene.program.admin_url("");
@@ -620,7 +620,7 @@ async fn the_admin_port_is_open_from_the_start() {
         server.url("versions.wasm")
     );
     write(&directory, "chains.yaml", chain);
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let serve = Serve::new(config).unwrap().upstream(&upstream.url());
     let mut program = serve.store(directory.path().join("store")).spawn().unwrap();
     program.until_starting().await.unwrap();

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_tests::{Finished, repository};
+use admittance_tests::{FinishedProgram, repository};
 use axum::{
     Router,
     extract::{Request, State},
@@ -19,14 +19,14 @@ use tokio::net::TcpListener;
 use crate::{import::admittance, scene::write};
 
 /// A fake control plane: the port on which it listens, and the paths and queries of the requests that it received.
-struct ControlPlane {
+struct FakeControlPlane {
     received: Arc<Mutex<Vec<String>>>,
     port: u16,
 }
 
 type Answer = fn(&Request) -> Response;
 
-impl ControlPlane {
+impl FakeControlPlane {
     async fn start(answer_of: Answer) -> Self {
         let received: Arc<Mutex<Vec<String>>> = Arc::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -66,7 +66,7 @@ spec:
     )
 }
 
-fn rows(audited: &Finished) -> Vec<[String; 3]> {
+fn rows(audited: &FinishedProgram) -> Vec<[String; 3]> {
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
     findings
@@ -131,7 +131,7 @@ fn nomad_files(directory: &TempDir, port: u16, token: &str) {
     );
 }
 
-async fn audit(directory: &TempDir, arguments: &[&str]) -> Finished {
+async fn audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
     let all = [
         "audit",
         "--config",
@@ -147,7 +147,7 @@ async fn audit(directory: &TempDir, arguments: &[&str]) -> Finished {
 #[tokio::test]
 async fn nomad_jobs_are_audited() {
     let directory = tempfile::tempdir().unwrap();
-    let nomad = ControlPlane::start(nomad).await;
+    let nomad = FakeControlPlane::start(nomad).await;
     nomad_files(&directory, nomad.port, "secret\n");
     let audited = audit(&directory, &["--output", "json"]).await;
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
@@ -196,7 +196,7 @@ async fn nomad_jobs_are_audited() {
 #[tokio::test]
 async fn a_list_that_nomad_refuses_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let nomad = ControlPlane::start(nomad).await;
+    let nomad = FakeControlPlane::start(nomad).await;
     nomad_files(&directory, nomad.port, "wrong");
     let audited = audit(&directory, &[]).await;
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
@@ -274,7 +274,7 @@ fn bcs(request: &Request) -> Response {
 #[tokio::test]
 async fn bcs_applications_are_audited() {
     let directory = tempfile::tempdir().unwrap();
-    let driver = ControlPlane::start(bcs).await;
+    let driver = FakeControlPlane::start(bcs).await;
     write(
         &directory,
         "admittance.yaml",

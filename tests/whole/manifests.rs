@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Admittance, Client, Finished, Serve, Trust, repository};
+use admittance_tests::{Admittance, Client, ClientTrust, FinishedProgram, Serve, repository};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::Request;
@@ -61,7 +61,7 @@ spec:
 }
 
 /// Runs `admittance kubernetes manifests` with these arguments, which are separated by spaces.
-async fn run(arguments: &str) -> Finished {
+async fn run(arguments: &str) -> FinishedProgram {
     let words = ["kubernetes", "manifests"]
         .into_iter()
         .chain(arguments.split_whitespace());
@@ -69,13 +69,13 @@ async fn run(arguments: &str) -> Finished {
 }
 
 /// The output of `admittance kubernetes manifests`, and the directory with the files from which it was made.
-struct Printed {
+struct PrintedManifests {
     directory: TempDir,
     objects: Vec<Value>,
     stderr: String,
 }
 
-impl Printed {
+impl PrintedManifests {
     async fn from_definitions(definitions: &str, arguments: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = write(&directory, "pods.yaml", definitions);

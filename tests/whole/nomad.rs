@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use admittance_tests::{Admittance, Client, Serve, Upstream, repository};
+use admittance_tests::{Admittance, Client, FakeUpstream, Serve, repository};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Starts the driver with the example configuration, in which only the webhook's address and CA are changed.
-async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
+async fn example() -> (tempfile::TempDir, FakeUpstream, Admittance) {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "rules.example.com").await;
     let rules = serve(directory.path(), "rules.example.com").await;
@@ -29,7 +29,7 @@ async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
         chain.replace(url, &format!("{url}\n        caBundle: {bundle}")),
     );
     let config = write(&directory, "admittance.yaml", config);
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let program = Serve::new(config)
         .unwrap()
         .upstream(&upstream.url())

@@ -5,7 +5,7 @@ use std::fs;
 use admittance_tests::{Admittance, ModuleServer};
 use serde_json::{Value, json};
 
-use crate::scene::{BCS, Scene, application, bcs_message, source, write};
+use crate::scene::{BCS, ProgramScene, application, bcs_message, source, write};
 
 #[tokio::test]
 async fn a_plugin_sends_requests_to_a_granted_server() {
@@ -38,7 +38,7 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
         ),
         chain("other-origin", "rules", "\"https://localhost:1\""),
     ];
-    let scene = Scene::configured(&config, &chains.join("---\n")).await;
+    let scene = ProgramScene::configured(&config, &chains.join("---\n")).await;
     for (namespace, expected) in [
         ("granted", "200 no applications today".to_owned()),
         (
@@ -69,7 +69,7 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
 }
 
 /// Checks that a replay gives plugins the recorded replies to their HTTP requests, and sends nothing to the server.
-async fn recorded_answers_are_replayed(scene: &Scene, origin: &str) {
+async fn recorded_answers_are_replayed(scene: &ProgramScene, origin: &str) {
     let path = scene.directory.path().join("requests.ndjson");
     let file = path.to_str().unwrap();
     let url = scene.program.admin_url("");

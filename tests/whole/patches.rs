@@ -209,14 +209,14 @@ fn patch(team: &mut Value, headers: &HeaderMap, body: &Bytes) {
     }
 }
 
-struct Scene {
+struct PatchScene {
     _directory: TempDir,
     server: Teams,
     program: Admittance,
     client: Client,
 }
 
-impl Scene {
+impl PatchScene {
     async fn start(server: Teams) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", TEAMS);
@@ -260,7 +260,7 @@ impl Scene {
 
 #[tokio::test]
 async fn a_patch_is_judged_by_its_result() {
-    let scene = Scene::start(Teams {
+    let scene = PatchScene::start(Teams {
         has_versions: true,
         ..Teams::default()
     })
@@ -380,7 +380,7 @@ async fn a_patch_is_judged_by_its_result() {
 
 #[tokio::test]
 async fn chains_see_the_stored_object_of_updates_and_deletions() {
-    let scene = Scene::start(Teams::default()).await;
+    let scene = PatchScene::start(Teams::default()).await;
     scene
         .server
         .put("web", json!({"owner": "ann", "size": 5, "locked": true}));
@@ -443,7 +443,7 @@ async fn chains_see_the_stored_object_of_updates_and_deletions() {
 
 #[tokio::test]
 async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
-    let scene = Scene::start(Teams::default()).await;
+    let scene = PatchScene::start(Teams::default()).await;
     for (name, method, status, expected) in [
         ("absent", Method::PATCH, 404, "no such team"),
         ("broken", Method::PATCH, 502, "has the status 500"),
@@ -482,7 +482,7 @@ async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
 
 #[tokio::test]
 async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
-    let scene = Scene::start(Teams {
+    let scene = PatchScene::start(Teams {
         has_versions: true,
         is_contended: true,
         ..Teams::default()

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use admittance::Host;
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, FinishedProgram};
 use serde_json::{Value, json};
 
 use crate::documents::page::Page;
@@ -13,7 +13,7 @@ fn deployment(replicas: u32, labels: &Value) -> Value {
            "metadata": {"name": "web", "namespace": "shop", "labels": labels}})
 }
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.contains(['.', '/']) && !argument.contains('=') {
             directory.join(argument).into_os_string()

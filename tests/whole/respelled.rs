@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kubernetes::server::{POD, Server},
-    scene::{BCS, Scene},
+    scene::{BCS, ProgramScene},
     webhooks::{certificate, listen},
 };
 
@@ -31,16 +31,16 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-enum Expected {
+enum ExpectedTreatment {
     /// The upstream server gets exactly this object.
     Stored(&'static str),
     /// The stage fails with a message that contains this text, and the upstream server gets nothing.
     Fails(&'static str),
 }
 
-use Expected::{Fails, Stored};
+use ExpectedTreatment::{Fails, Stored};
 
-type Row = (&'static str, &'static str, Expected);
+type Row = (&'static str, &'static str, ExpectedTreatment);
 
 /// (name of the application, the webhook's answer, expected result)
 const APPLICATIONS: [Row; 6] = [
@@ -154,7 +154,7 @@ spec:
 }
 
 /// Creates an object for each row, and compares what the upstream server receives with the row's expected result.
-async fn check(scene: &Scene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
+async fn check(scene: &ProgramScene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
     for (name, _, expected) in rows {
         let before = scene.upstream.received().len();
         let url = scene.program.url(path);
@@ -184,7 +184,7 @@ async fn check(scene: &Scene, rows: &[Row], method: Method, path: &str, body: fn
 async fn the_scheduler_gets_applications_in_the_spelling_of_bcs() {
     let directory = tempfile::tempdir().unwrap();
     let (chain, resolve) = hooked(&directory, &APPLICATIONS, "kinds: [application]").await;
-    let scene = Scene::configured(&format!("{BCS}{resolve}"), &chain).await;
+    let scene = ProgramScene::configured(&format!("{BCS}{resolve}"), &chain).await;
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     check(&scene, &APPLICATIONS, Method::POST, path, |name| {
         format!(
@@ -199,7 +199,7 @@ async fn a_rest_upstream_gets_objects_in_the_spelling_of_its_routes() {
     let directory = tempfile::tempdir().unwrap();
     let rule = "apiGroups: [\"\"], apiVersions: [v1], resources: [jobs]";
     let (chain, resolve) = hooked(&directory, &JOBS, rule).await;
-    let scene = Scene::configured(&format!("{REST}{resolve}"), &chain).await;
+    let scene = ProgramScene::configured(&format!("{REST}{resolve}"), &chain).await;
     check(&scene, &JOBS, Method::PUT, "/v1/jobs", |name| {
         format!(r#"{{"job":{{"Id":"{name}"}},"x":1.0}}"#)
     })

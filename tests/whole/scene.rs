@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, Finished, Reply, Serve, Upstream};
+use admittance_tests::{Admittance, Artifacts, Client, FakeUpstream, FinishedProgram, Reply, Serve};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub(crate) struct Scene {
+pub(crate) struct ProgramScene {
     pub(crate) directory: TempDir,
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: FakeUpstream,
     pub(crate) program: Admittance,
     pub(crate) client: Client,
 }
@@ -26,7 +26,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> Finished {
+pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> FinishedProgram {
     let arguments = [
         "test".as_ref(),
         chains.as_os_str(),
@@ -38,7 +38,7 @@ pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> Finished {
     Admittance::run(arguments).await.unwrap()
 }
 
-impl Scene {
+impl ProgramScene {
     pub(crate) async fn bcs(chains: &str) -> Self {
         Self::configured(BCS, chains).await
     }
@@ -53,7 +53,7 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
         write(&directory, "chains.yaml", chains);
-        let upstream = Upstream::start().await.unwrap();
+        let upstream = FakeUpstream::start().await.unwrap();
         let mut serve = Serve::new(config)
             .unwrap()
             .upstream(&upstream.url())

@@ -4,16 +4,16 @@ pub(crate) mod collector;
 
 use std::sync::{Arc, Mutex};
 
-use admittance_tests::{LogLine, NEVER, POLL, Reply};
+use admittance_tests::{NEVER, POLL, ProgramLogLine, Reply};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use self::collector::{Collector, Manner, attribute, spans};
+use self::collector::{Manner, TestCollector, attribute, spans};
 use crate::{
-    scene::{BCS, Scene, application},
+    scene::{BCS, ProgramScene, application},
     webhooks,
 };
 
@@ -21,12 +21,12 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
 /// A driver, and the calls that its chain makes to two webhooks, one of each protocol.
-struct Traced {
-    scene: Scene,
+struct TracedDriver {
+    scene: ProgramScene,
     calls: Arc<Mutex<Vec<HeaderMap>>>,
 }
 
-impl Traced {
+impl TracedDriver {
     async fn start(additions: &str) -> Self {
         Self::start_with(additions, &[]).await
     }
@@ -65,7 +65,7 @@ spec:
 "
         );
         Self {
-            scene: Scene::started(&config, &chains, variables).await,
+            scene: ProgramScene::started(&config, &chains, variables).await,
             calls,
         }
     }
@@ -101,9 +101,9 @@ spec:
     }
 
     /// Waits for the access log's line about a request, which comes last. Returns all log lines about the request.
-    async fn log_of(&mut self, uid: &str) -> Vec<LogLine> {
+    async fn log_of(&mut self, uid: &str) -> Vec<ProgramLogLine> {
         let is_access =
-            |line: &LogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
+            |line: &ProgramLogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
         self.scene
             .program
             .until_logged("the request's line", is_access)
@@ -116,7 +116,7 @@ spec:
 }
 
 /// Returns a field of a log line. If the line lacks the field, returns the field of the line's span.
-fn span_or_own(line: &LogLine, name: &str) -> String {
+fn span_or_own(line: &ProgramLogLine, name: &str) -> String {
     let fields = line.fields();
     let value = fields.get(name).unwrap_or(&fields["span"][name]);
     value.as_str().unwrap_or_default().to_owned()
@@ -137,7 +137,7 @@ async fn answer(request: Request<Incoming>) -> std::io::Result<Response<Full<Byt
 
 #[tokio::test]
 async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
-    let mut traced = Traced::start("").await;
+    let mut traced = TracedDriver::start("").await;
     let parent = format!("00-{TRACE}-{SPAN}-01");
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
@@ -156,7 +156,7 @@ async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
 
 #[tokio::test]
 async fn no_trace_is_passed_on_without_a_valid_parent() {
-    let mut traced = Traced::start("").await;
+    let mut traced = TracedDriver::start("").await;
     let zero = "0".repeat(32);
     for (name, parent) in [
         ("zero", Some(format!("00-{zero}-{SPAN}-01"))),
@@ -174,7 +174,7 @@ async fn no_trace_is_passed_on_without_a_valid_parent() {
     assert_eq!(traced.sent("tracestate"), vec![None; 9]);
 }
 
-fn export(collector: &Collector, more: &str) -> String {
+fn export(collector: &TestCollector, more: &str) -> String {
     format!(
         "tracing: {{ endpoint: \"http://{}\"{more} }}\n",
         collector.address
@@ -189,11 +189,11 @@ fn ids(parent: &str) -> [&str; 2] {
 
 #[tokio::test]
 async fn spans_reach_a_collector_with_their_parents() {
-    let collector = Collector::start(Manner::Accepts).await;
+    let collector = TestCollector::start(Manner::Accepts).await;
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "Bearer secret\n").unwrap();
     let headers = format!(", headers: {{ authorization: \"{}\" }}", token.path().display());
-    let mut traced = Traced::start(&export(&collector, &headers)).await;
+    let mut traced = TracedDriver::start(&export(&collector, &headers)).await;
     let parent = format!("00-{TRACE}-{SPAN}-01");
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
@@ -266,8 +266,8 @@ async fn spans_reach_a_collector_with_their_parents() {
 
 #[tokio::test]
 async fn the_driver_can_start_a_trace_for_a_request_without_a_parent() {
-    let collector = Collector::start(Manner::Accepts).await;
-    let mut traced = Traced::start(&export(&collector, ", protocol: http/json")).await;
+    let collector = TestCollector::start(Manner::Accepts).await;
+    let mut traced = TracedDriver::start(&export(&collector, ", protocol: http/json")).await;
     assert_eq!(traced.create("good", &[]).await.status, 200);
     let received = collector.until(|spans| spans.len() >= 7).await;
     let spans = spans(&received);
@@ -285,8 +285,8 @@ async fn the_driver_can_start_a_trace_for_a_request_without_a_parent() {
 /// If a caller decides that a trace is not sampled, the driver exports no spans of it, and passes the decision on.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
-    let collector = Collector::start(Manner::Accepts).await;
-    let mut traced = Traced::start(&export(&collector, "")).await;
+    let collector = TestCollector::start(Manner::Accepts).await;
+    let mut traced = TracedDriver::start(&export(&collector, "")).await;
     let parent = format!("00-{TRACE}-{SPAN}-00");
     let headers = [("traceparent", parent.as_str())];
     assert_eq!(traced.create("quiet", &headers).await.status, 200);
@@ -310,7 +310,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     );
 }
 
-async fn span_count(traced: &Traced, result: &str) -> f64 {
+async fn span_count(traced: &TracedDriver, result: &str) -> f64 {
     let metrics = traced.scene.program.metrics().await.unwrap();
     metrics
         .sum("admittance_spans_total", &[("result", result)])
@@ -318,7 +318,7 @@ async fn span_count(traced: &Traced, result: &str) -> f64 {
 }
 
 /// Waits until at least one span is counted with this result. The count follows shortly after the log line.
-async fn until_counted(traced: &Traced, result: &str) {
+async fn until_counted(traced: &TracedDriver, result: &str) {
     let counting = async {
         while span_count(traced, result).await == 0.0 {
             tokio::time::sleep(POLL).await;
@@ -330,8 +330,8 @@ async fn until_counted(traced: &Traced, result: &str) {
 
 #[tokio::test]
 async fn a_failing_collector_delays_no_request() {
-    let collector = Collector::start(Manner::Hangs).await;
-    let mut traced = Traced::start_with(
+    let collector = TestCollector::start(Manner::Hangs).await;
+    let mut traced = TracedDriver::start_with(
         &export(&collector, ", timeout: 500ms"),
         &[
             ("OTEL_BSP_MAX_QUEUE_SIZE", "20"),
@@ -347,14 +347,14 @@ async fn a_failing_collector_delays_no_request() {
         }
     }
     let log = &mut traced.scene.program;
-    let is_failure = |line: &LogLine| line.message().contains("does not accept spans");
+    let is_failure = |line: &ProgramLogLine| line.message().contains("does not accept spans");
     log.until_logged("the failure", is_failure).await.unwrap();
     until_counted(&traced, "failed").await;
 
     collector.behaves(Manner::Refuses);
     assert_eq!(traced.create("refused", &[]).await.status, 200);
     collector.behaves(Manner::Accepts);
-    let is_end = |line: &LogLine| line.message().contains("accepts spans again");
+    let is_end = |line: &ProgramLogLine| line.message().contains("accepts spans again");
     assert_eq!(traced.create("accepted", &[]).await.status, 200);
     traced
         .scene
@@ -368,14 +368,14 @@ async fn a_failing_collector_delays_no_request() {
 /// The program exports its last spans before it exits.
 #[tokio::test]
 async fn environment_variables_can_enable_the_export_of_spans() {
-    let collector = Collector::start(Manner::Accepts).await;
+    let collector = TestCollector::start(Manner::Accepts).await;
     let endpoint = format!("http://{}", collector.address);
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
         ("OTEL_SERVICE_NAME", "hooks"),
         ("OTEL_BSP_SCHEDULE_DELAY", "3600000"),
     ];
-    let mut traced = Traced::start_with("", &variables).await;
+    let mut traced = TracedDriver::start_with("", &variables).await;
     assert_eq!(traced.create("good", &[]).await.status, 200);
     traced.scene.program.terminate().unwrap();
     let received = collector.until(|spans| spans.len() >= 7).await;

@@ -2,7 +2,7 @@
 
 use std::{fs, io, net::SocketAddr, path::Path, sync::Arc};
 
-use admittance_tests::{Admittance, Client, Serve, Upstream};
+use admittance_tests::{Admittance, Client, FakeUpstream, Serve};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use crate::scene::{Scene, application, bcs_message, store, write};
+use crate::scene::{ProgramScene, application, bcs_message, store, write};
 
 /// Creates a CA, and a server certificate for this service or host. Returns the `caBundle` for the CA.
 pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
@@ -154,23 +154,23 @@ fn review(what: &str, review: &Value) -> (u16, String) {
 const INVALID_KEYS: usize = 3000;
 
 #[derive(Clone, Copy)]
-enum Expected {
+enum ExpectedStatus {
     Changes,
     Passes,
     Denies,
     Fails(&'static str, &'static str),
 }
 
-use Expected::{Changes, Denies, Fails, Passes};
+use ExpectedStatus::{Changes, Denies, Fails, Passes};
 
 /// (name of the webhook, protocol, service, path, CA bundle that the driver trusts, expected result)
-const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
+const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] = [
     (
         "annotates",
         "BcsResource",
         "hook",
         "/annotates",
-        Authority::Right,
+        OperatorAuthority::Right,
         Changes,
     ),
     (
@@ -178,7 +178,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/created",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("bad-status", "201"),
     ),
     (
@@ -186,7 +186,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/renames",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("identity-changed", "/metadata/name"),
     ),
     (
@@ -194,7 +194,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/empty",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("invalid-response", "empty"),
     ),
     (
@@ -202,7 +202,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/empty-object",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("identity-changed", "apiVersion"),
     ),
     (
@@ -210,7 +210,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/null",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("invalid-response", "object"),
     ),
     (
@@ -218,7 +218,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/text",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("invalid-response", "JSON"),
     ),
     (
@@ -226,7 +226,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/broken",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("bad-status", "100% out of order"),
     ),
     (
@@ -234,7 +234,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/absent",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("bad-status", "404"),
     ),
     (
@@ -242,7 +242,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/hangs",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("timeout", ""),
     ),
     (
@@ -250,7 +250,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "hook",
         "/annotates",
-        Authority::Wrong,
+        OperatorAuthority::Wrong,
         Fails("tls", "certificate"),
     ),
     (
@@ -258,7 +258,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "other",
         "/annotates",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("tls", "other.hooks"),
     ),
     (
@@ -266,7 +266,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "BcsResource",
         "away",
         "/annotates",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("unreachable", "away.hooks"),
     ),
     (
@@ -274,7 +274,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/allows",
-        Authority::Right,
+        OperatorAuthority::Right,
         Passes,
     ),
     (
@@ -282,7 +282,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/patches",
-        Authority::Right,
+        OperatorAuthority::Right,
         Changes,
     ),
     (
@@ -290,7 +290,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview\n        versions: [v1beta1]",
         "hook",
         "/review/beta",
-        Authority::Right,
+        OperatorAuthority::Right,
         Changes,
     ),
     (
@@ -298,7 +298,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/notes",
-        Authority::Right,
+        OperatorAuthority::Right,
         Passes,
     ),
     (
@@ -306,7 +306,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/denies",
-        Authority::Right,
+        OperatorAuthority::Right,
         Denies,
     ),
     (
@@ -314,7 +314,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/wrong-uid",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("invalid-response", "uid"),
     ),
     (
@@ -322,7 +322,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/bad-patch",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("invalid-response", "patch"),
     ),
     (
@@ -330,7 +330,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/no-patch-type",
-        Authority::Right,
+        OperatorAuthority::Right,
         Fails("invalid-response", "patchType"),
     ),
     (
@@ -338,13 +338,13 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
         "AdmissionReview",
         "hook",
         "/review/allows",
-        Authority::Wrong,
+        OperatorAuthority::Wrong,
         Fails("tls", "certificate"),
     ),
 ];
 
 #[derive(Clone, Copy)]
-enum Authority {
+enum OperatorAuthority {
     Right,
     Wrong,
 }
@@ -380,8 +380,8 @@ async fn webhook_answers_have_the_expected_effects_under_each_failure_policy() {
     let mut chains = String::new();
     for (name, protocol, service, path, authority, _) in HOOKS {
         let bundle = match authority {
-            Authority::Right => &bundle,
-            Authority::Wrong => &wrong_bundle,
+            OperatorAuthority::Right => &bundle,
+            OperatorAuthority::Wrong => &wrong_bundle,
         };
         let timeout = if name == "hangs" { "200ms" } else { "8s" };
         for policy in ["Fail", "Ignore"] {
@@ -407,7 +407,7 @@ spec:
         }
     }
     let config = format!("{}{}", crate::scene::BCS, resolve(hook, closed_address().await));
-    let scene = Scene::configured(&config, &chains).await;
+    let scene = ProgramScene::configured(&config, &chains).await;
     let scene = Arc::new(scene);
     let mut checks = JoinSet::new();
     for (name, .., expected) in HOOKS {
@@ -435,7 +435,7 @@ spec:
     assert_eq!(dropped, [(&number, "invalid*0000"); 2]);
 }
 
-async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
+async fn check(scene: &ProgramScene, name: &str, policy: &str, expected: ExpectedStatus) {
     let namespace = format!("{name}-{}", policy.to_lowercase());
     let object = application(&namespace, "app", "nginx:1.29");
     let reply = scene.create(&object).await;
@@ -526,7 +526,7 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
         "admittance.yaml",
         format!("{config}{}", resolve(hook, closed_address().await)),
     );
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let program = Serve::new(config)
         .unwrap()
         .upstream(&upstream.url())
@@ -534,7 +534,7 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
         .start()
         .await
         .unwrap();
-    let scene = Scene {
+    let scene = ProgramScene {
         directory,
         upstream,
         program,
@@ -589,7 +589,7 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
         let identity = identity
             .as_ref()
             .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
-        Client::trusting(admittance_tests::Trust {
+        Client::trusting(admittance_tests::ClientTrust {
             authorities: &pem(folder, "ca.pem"),
             identity,
         })
@@ -621,7 +621,7 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
             "admittance.yaml",
             config.replace("[chains.yaml]", "[]"),
         );
-        let upstream = Upstream::start().await.unwrap();
+        let upstream = FakeUpstream::start().await.unwrap();
         let program = Serve::new(config)
             .unwrap()
             .upstream(&upstream.url())

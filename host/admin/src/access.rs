@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use admittance_net::{
     bearer::{TokenDigest, bearer},
-    listener::{Client, ClientCertificate, host_address},
+    listener::{ClientCertificate, ConnectedClient, host_address},
     tls::subject_names,
 };
 use http::{
@@ -15,8 +15,8 @@ use http::{
 };
 
 use crate::{
-    config::{AdminConfig, CertificateHolder, Role},
-    token::{self, Token},
+    config::{AdminConfig, AdminRole, CertificateHolder},
+    token::{self, AdminToken},
 };
 
 /// The header in which a browser reports whether a page of another site caused the request.
@@ -36,7 +36,7 @@ enum AccessPolicy {
     Closed,
     /// Clients authenticate, and their role decides what they may do.
     Guarded {
-        tokens: Vec<Token>,
+        tokens: Vec<AdminToken>,
         clients: Vec<CertificateHolder>,
     },
 }
@@ -55,7 +55,7 @@ pub enum Caller {
 
 /// The reason why a request to the admin port is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum AccessDenied {
     #[error(
         "no authentication is configured, so the API and the console are refused on an address that is not loopback: set \
          `admin.tokens` or `admin.clients`, or listen on 127.0.0.1"
@@ -81,7 +81,7 @@ pub enum Denied {
     OnlyReads { caller: Caller },
 }
 
-impl Denied {
+impl AccessDenied {
     /// Returns whether this refusal is logged: one for wrong credentials or an insufficient role, not for missing ones.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
@@ -89,7 +89,10 @@ impl Denied {
 }
 
 pub(crate) fn log_refusal(head: &Parts, why: &dyn fmt::Display) {
-    let address = head.extensions.get::<Client>().map(|client| client.address);
+    let address = head
+        .extensions
+        .get::<ConnectedClient>()
+        .map(|client| client.address);
     let client = address.map(tracing::field::display);
     let (method, path) = (&head.method, head.uri.path());
     tracing::info!(target: "admittance::audit", client, %method, path, "refused: {why}");
@@ -110,37 +113,37 @@ impl AdminAccess {
     }
 
     /// Authenticates the client of a request. Returns an error if the client's role does not include `needed`.
-    pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
+    pub(crate) fn admit(&self, head: &Parts, needed: AdminRole) -> Result<(Caller, AdminRole), AccessDenied> {
         let (caller, role) = match &*self.0 {
-            AccessPolicy::Closed => return Err(Denied::Closed),
+            AccessPolicy::Closed => return Err(AccessDenied::Closed),
             AccessPolicy::Open => {
                 no_browser(head)?;
                 loopback_host(head)?;
-                (Caller::Loopback, Role::Admin)
+                (Caller::Loopback, AdminRole::Admin)
             }
             AccessPolicy::Guarded { tokens, clients } => authenticate(head, tokens, clients)?,
         };
         if role < needed {
-            return Err(Denied::OnlyReads { caller });
+            return Err(AccessDenied::OnlyReads { caller });
         }
         Ok((caller, role))
     }
 
     /// Identifies a client that uses the console without signing in: on loopback without authentication, or with a
     /// certificate. Callers check the request's origin with [`from_own_page`].
-    pub(crate) fn identify_without_sign_in(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
+    pub(crate) fn identify_without_sign_in(&self, head: &Parts) -> Result<(Caller, AdminRole), AccessDenied> {
         match &*self.0 {
-            AccessPolicy::Closed => Err(Denied::Closed),
+            AccessPolicy::Closed => Err(AccessDenied::Closed),
             AccessPolicy::Open => {
                 loopback_host(head)?;
-                Ok((Caller::Loopback, Role::Admin))
+                Ok((Caller::Loopback, AdminRole::Admin))
             }
             AccessPolicy::Guarded { tokens, clients } => certified(head, tokens, clients),
         }
     }
 
     /// Returns the name and role of the client whose token has this digest; `None` if no accepted token has it.
-    pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, Role)> {
+    pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, AdminRole)> {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => {
                 let token = token::holder(tokens, presented)?;
@@ -168,12 +171,12 @@ impl AdminAccess {
 /// certificate automatically.
 fn authenticate(
     head: &Parts,
-    tokens: &[Token],
+    tokens: &[AdminToken],
     clients: &[CertificateHolder],
-) -> Result<(Caller, Role), Denied> {
+) -> Result<(Caller, AdminRole), AccessDenied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
-        let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
-        let token = token::holder(tokens, &TokenDigest::of(presented)).ok_or(Denied::UnknownToken)?;
+        let presented = bearer(value.as_bytes()).ok_or(AccessDenied::OtherScheme)?;
+        let token = token::holder(tokens, &TokenDigest::of(presented)).ok_or(AccessDenied::UnknownToken)?;
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
@@ -185,28 +188,28 @@ fn authenticate(
 
 fn certified(
     head: &Parts,
-    tokens: &[Token],
+    tokens: &[AdminToken],
     clients: &[CertificateHolder],
-) -> Result<(Caller, Role), Denied> {
+) -> Result<(Caller, AdminRole), AccessDenied> {
     let Some(ClientCertificate(certificate)) = head.extensions.get() else {
         return Err(if tokens.is_empty() {
-            Denied::NoCertificate
+            AccessDenied::NoCertificate
         } else {
-            Denied::NoToken
+            AccessDenied::NoToken
         });
     };
     let names = subject_names(certificate);
     let client = clients
         .iter()
         .find(|client| names.contains(&client.name))
-        .ok_or_else(|| Denied::UnknownCertificate(names.join(", ")))?;
+        .ok_or_else(|| AccessDenied::UnknownCertificate(names.join(", ")))?;
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
 /// Refuses a request that a page of another site made a browser send. Accepts requests from the console's own pages,
 /// the address bar, links on other sites, and other programs. If `changes` is true, accepts only requests from the
 /// console's own pages.
-pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
+pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), AccessDenied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
     let origin = text(&ORIGIN);
@@ -220,7 +223,11 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
         // Old browsers do not send `Sec-Fetch-Site`, but send `Origin` with every form. Other programs send neither.
         None => is_own_origin || (!changes && origin.is_none()),
     };
-    if allowed { Ok(()) } else { Err(Denied::OtherPage) }
+    if allowed {
+        Ok(())
+    } else {
+        Err(AccessDenied::OtherPage)
+    }
 }
 
 /// Returns whether a request follows a link on another site. Browsers send it without the session's cookie.
@@ -251,18 +258,22 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
 }
 
 /// Refuses requests from browsers, because any site's page can make a browser on this machine send them.
-fn no_browser(head: &Parts) -> Result<(), Denied> {
+fn no_browser(head: &Parts) -> Result<(), AccessDenied> {
     let is_of_page = head.headers.contains_key(ORIGIN)
         || head
             .headers
             .get(&SEC_FETCH_SITE)
             .is_some_and(|site| site != "none");
-    if is_of_page { Err(Denied::Browser) } else { Ok(()) }
+    if is_of_page {
+        Err(AccessDenied::Browser)
+    } else {
+        Ok(())
+    }
 }
 
 /// Refuses requests whose host is not a loopback name. By DNS rebinding, a page can make its own host name resolve to
 /// this machine, but the browser still sends the page's host name.
-fn loopback_host(head: &Parts) -> Result<(), Denied> {
+fn loopback_host(head: &Parts) -> Result<(), AccessDenied> {
     let named = head
         .headers
         .get(HOST)
@@ -271,7 +282,7 @@ fn loopback_host(head: &Parts) -> Result<(), Denied> {
         .chain(head.uri.authority().map(ToString::to_string));
     for host in named {
         if !is_loopback_name(&host) {
-            return Err(Denied::ForeignHost(host));
+            return Err(AccessDenied::ForeignHost(host));
         }
     }
     Ok(())

@@ -3,14 +3,14 @@ use std::{fmt, net::SocketAddr};
 use admittance_admission::keywords;
 use admittance_net::{listener::is_loopback, tls::ServerTls};
 
-use crate::{access::Denied, token::Token};
+use crate::{access::AccessDenied, token::AdminToken};
 
 /// The configuration of the admin port.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
     address: SocketAddr,
     tls: Option<AdminTls>,
-    tokens: Vec<Token>,
+    tokens: Vec<AdminToken>,
 }
 
 #[derive(Clone, Debug)]
@@ -26,19 +26,19 @@ pub struct AdminTls {
 pub struct CertificateHolder {
     /// The name in the client's certificate: its common name, or a DNS name or URI among its alternative names.
     pub name: String,
-    pub role: Role,
+    pub role: AdminRole,
 }
 
 /// The permissions of a client of the admin port. [`Admin`](Self::Admin) includes [`Read`](Self::Read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum AdminRole {
     /// The client may read status, definitions and history.
     Read,
     /// The client may read everything, change the live table of chains, and record requests.
     Admin,
 }
 
-keywords!(Role, "role": Read = "Read", Admin = "Admin");
+keywords!(AdminRole, "role": Read = "Read", Admin = "Admin");
 
 /// The error for tokens on an address that is not on loopback and has no TLS, because they would be sent unencrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ impl AdminConfig {
     }
 
     /// Sets the tokens of clients. If the address is not on loopback, [TLS](Self::with_tls) must be set first.
-    pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
+    pub fn with_tokens(mut self, tokens: Vec<AdminToken>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()
     }
@@ -82,7 +82,7 @@ impl AdminConfig {
     pub fn refusal(&self) -> Option<impl fmt::Display + use<>> {
         let has_clients = self.tls.as_ref().is_some_and(|tls| !tls.clients.is_empty());
         let is_closed = self.tokens.is_empty() && !has_clients && !is_loopback(self.address);
-        is_closed.then_some(Denied::Closed)
+        is_closed.then_some(AccessDenied::Closed)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -94,7 +94,7 @@ impl AdminConfig {
         self.tls.as_ref()
     }
 
-    pub fn tokens(&self) -> &[Token] {
+    pub fn tokens(&self) -> &[AdminToken] {
         &self.tokens
     }
 }

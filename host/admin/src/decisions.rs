@@ -21,7 +21,7 @@ use crate::{
     Api,
     access::Caller,
     api::{DecisionDetails, DecisionReplay, DecisionReplays, ReplayRequest},
-    config::Role,
+    config::AdminRole,
     error::ApiError,
 };
 
@@ -108,7 +108,11 @@ pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiE
     })
 }
 
-pub(crate) async fn list(api: &Api, role: Role, query: &DecisionQuery) -> Result<DecisionList, ApiError> {
+pub(crate) async fn list(
+    api: &Api,
+    role: AdminRole,
+    query: &DecisionQuery,
+) -> Result<DecisionList, ApiError> {
     let filter = query.filter()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
@@ -177,13 +181,13 @@ impl DecisionsOfUid {
 /// Returns the newest decisions with this uid whose ids are smaller than `before`.
 pub(crate) async fn get(
     api: &Api,
-    role: Role,
+    role: AdminRole,
     uid: &str,
     before: Option<u64>,
 ) -> Result<DecisionDetails, ApiError> {
     let found = DecisionsOfUid::find(api, uid, before).await?;
     let mut decisions = found.on_disk;
-    if role < Role::Admin {
+    if role < AdminRole::Admin {
         // Clients without the role Admin see decisions without objects.
         decisions = decisions
             .into_iter()
@@ -212,8 +216,8 @@ fn unknown(uid: &str) -> ApiError {
 }
 
 /// Removes from a decision the values that only the role Admin may see, unless this is the client's role.
-pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
-    if role < Role::Admin {
+pub(crate) fn hide(role: AdminRole, record: &mut DecisionRecord) {
+    if role < AdminRole::Admin {
         record.without_values();
     }
 }

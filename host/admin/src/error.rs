@@ -9,14 +9,14 @@ use axum::{
 use http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE};
 
 use crate::{
-    access::Denied,
+    access::AccessDenied,
     api::{ErrorDetail, ErrorReply},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Denied(#[from] AccessDenied),
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]
@@ -58,9 +58,9 @@ impl From<ChangeError> for ApiError {
     }
 }
 
-impl From<definitions::ChangeError> for ApiError {
-    fn from(error: definitions::ChangeError) -> Self {
-        use definitions::ChangeError as Change;
+impl From<definitions::PlanError> for ApiError {
+    fn from(error: definitions::PlanError) -> Self {
+        use definitions::PlanError as Change;
         match &error {
             Change::Mistakes(mistakes) => Self::cannot_go_live(mistakes.iter()),
             Change::Nothing(_) | Change::AmbiguousStage(_) => Self::Malformed(error.to_string()),
@@ -111,7 +111,7 @@ impl ApiError {
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Denied(Denied::NoToken | Denied::OtherScheme | Denied::UnknownToken) => {
+            Self::Denied(AccessDenied::NoToken | AccessDenied::OtherScheme | AccessDenied::UnknownToken) => {
                 StatusCode::UNAUTHORIZED
             }
             Self::Denied(_) => StatusCode::FORBIDDEN,
@@ -130,7 +130,7 @@ impl ApiError {
     /// Returns the challenge for `WWW-Authenticate` (RFC 6750, section 3).
     fn challenge(&self) -> Option<&'static str> {
         match self {
-            Self::Denied(Denied::UnknownToken) => {
+            Self::Denied(AccessDenied::UnknownToken) => {
                 Some("Bearer realm=\"admittance\", error=\"invalid_token\"")
             }
             _ if self.status() == StatusCode::UNAUTHORIZED => Some("Bearer realm=\"admittance\""),

@@ -37,7 +37,7 @@ use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
     limits::FairLimit,
-    listener::{Client, Handler, Transfer},
+    listener::{BodyTransfer, ConnectedClient, RequestHandler},
 };
 use axum::{Router, body::Body, response::IntoResponse};
 use http::{
@@ -51,15 +51,15 @@ use tower::ServiceExt;
 
 pub use self::{
     access::{AdminAccess, Caller},
-    config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
+    config::{AdminConfig, AdminRole, AdminTls, CertificateHolder, TokensInTheClear},
     decisions::{
         DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonPlace, RunningSinks, SinkError,
         SinksConfig, SqliteConfig,
     },
     error::ApiError,
     health::{EXPIRES_SOON, HealthLine, HealthPanel, StatePart, Tone},
-    route::{Call, Content, Json, Method, Nothing, ReadBody, Reply, ReplyForm, Route},
-    token::{Token, TokenFile, TokenFileError, TokenSource},
+    route::{Call, Json, Method, Nothing, ReadBody, ReplyForm, Route, RouteContent, RouteReply},
+    token::{AdminToken, TokenFile, TokenFileError, TokenSource},
 };
 use self::{
     api::ListenerStatus,
@@ -81,7 +81,7 @@ pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// The state of the driver that the admin port shows, and that its users can change.
 #[derive(derive_more::Debug)]
 #[debug("Sources {{ is_stopping: {is_stopping:?}, .. }}")]
-pub struct Sources {
+pub struct AdminSources {
     pub host: Host,
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
@@ -117,7 +117,7 @@ pub struct Overview {
 #[derive(Clone, Debug)]
 struct Api {
     access: AdminAccess,
-    sources: Arc<Sources>,
+    sources: Arc<AdminSources>,
     /// A permit for each active recording.
     recordings: Arc<Semaphore>,
     /// A permit for each reply of `/v1/applies` that is being made.
@@ -181,7 +181,7 @@ impl AdminService {
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,
-        sources: Sources,
+        sources: AdminSources,
         more: Vec<Route>,
     ) {
         let routes: Arc<[Route]> = routes::<S, H>(more).into();
@@ -213,7 +213,7 @@ impl AdminService {
 }
 
 impl AdminService {
-    async fn answer(&self, request: Request<Body>, client: Client) -> Response<Body> {
+    async fn answer(&self, request: Request<Body>, client: ConnectedClient) -> Response<Body> {
         if self.only_probes {
             let text = "too many connections of this client to the admin port: close some, or wait";
             return ApiError::Unavailable(text.to_owned()).into_response();
@@ -239,7 +239,7 @@ async fn routed(router: Router, request: Request<Body>) -> Response<Body> {
     }
 }
 
-impl Handler for AdminService {
+impl RequestHandler for AdminService {
     const IS_COUNTED: bool = false;
 
     fn beyond_limit(&self) -> Option<Self> {
@@ -249,7 +249,12 @@ impl Handler for AdminService {
         })
     }
 
-    async fn handle(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
+    async fn handle(
+        self,
+        mut request: Request<Body>,
+        client: ConnectedClient,
+        _: &BodyTransfer,
+    ) -> Response<Body> {
         request.extensions_mut().insert(self.bodies.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = if PROBES.contains(&path.as_str()) {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{
     api::ErrorReply,
-    config::Role,
-    route::{Content, ReplyForm, Route},
+    config::AdminRole,
+    route::{ReplyForm, Route, RouteContent},
 };
 
 /// The error statuses that every route with authentication can return.
@@ -81,7 +81,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
     }
     let common = REFUSALS.iter().filter(|_| route.role.is_some());
     for status in common.chain(route.refusals) {
-        let content = Content {
+        let content = RouteContent {
             media_type: "application/json",
             schema: error.clone(),
         };
@@ -95,7 +95,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         "summary": route.summary,
         "description": description(route),
         "security": security(route.role),
-        "x-admittance-role": route.role.map(Role::as_str),
+        "x-admittance-role": route.role.map(AdminRole::as_str),
         "responses": responses,
     });
     if let Json::Object(fields) = &mut operation {
@@ -120,7 +120,7 @@ fn description(route: &Route) -> String {
 
 /// Returns the OpenAPI security requirement of a route. With a role, it is a token, a certificate, or neither (`{}`),
 /// because clients on loopback may need no credentials.
-fn security(role: Option<Role>) -> Json {
+fn security(role: Option<AdminRole>) -> Json {
     match role {
         None => json!([]),
         Some(_) => json!([{"token": []}, {"certificate": []}, {}]),
@@ -169,8 +169,8 @@ fn without_null(schema: &mut Map<String, Json>) {
     }
 }
 
-fn contents(contents: Vec<Content>) -> Json {
-    let entry = |Content { media_type, schema }| (media_type.to_owned(), json!({"schema": schema}));
+fn contents(contents: Vec<RouteContent>) -> Json {
+    let entry = |RouteContent { media_type, schema }| (media_type.to_owned(), json!({"schema": schema}));
     Json::Object(contents.into_iter().map(entry).collect())
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::{
     RenderMetrics,
     error::ApiError,
-    route::{Call, Content, Json, Method::Get, Reply, ReplyForm, Route, Text},
+    route::{Call, Json, Method::Get, ReplyForm, Route, RouteContent, RouteReply, RouteText},
 };
 
 pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
@@ -41,28 +41,28 @@ pub(super) fn starting(render: RenderMetrics) -> Router {
 }
 
 /// The reply to `/healthz`: `ok`, or a reply of the front end, whose type is `H`.
-struct Health<H>(Response, PhantomData<H>);
+struct HealthReply<H>(Response, PhantomData<H>);
 
-impl<H> IntoResponse for Health<H> {
+impl<H> IntoResponse for HealthReply<H> {
     fn into_response(self) -> Response {
         self.0
     }
 }
 
-impl<H: JsonSchema> Reply for Health<H> {
+impl<H: JsonSchema> RouteReply for HealthReply<H> {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
-        let mut forms = Text::forms(generator);
+        let mut forms = RouteText::forms(generator);
         forms.push(ReplyForm::ok("application/json", generator.subschema_for::<H>()));
         forms
     }
 }
 
 fn alive() -> Response {
-    Text("text/plain; charset=utf-8", "ok\n".to_owned()).into_response()
+    RouteText("text/plain; charset=utf-8", "ok\n".to_owned()).into_response()
 }
 
-async fn healthz<H>(call: Call) -> Result<Health<H>, ApiError> {
-    Ok(Health(
+async fn healthz<H>(call: Call) -> Result<HealthReply<H>, ApiError> {
+    Ok(HealthReply(
         (call.api.sources.health)().unwrap_or_else(alive),
         PhantomData,
     ))
@@ -96,12 +96,12 @@ impl IntoResponse for Readiness {
     }
 }
 
-impl Reply for Readiness {
+impl RouteReply for Readiness {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         let mut form = |status, description| ReplyForm {
             status,
             description,
-            content: Content {
+            content: RouteContent {
                 media_type: "application/json",
                 schema: generator.subschema_for::<Self>(),
             },
@@ -129,16 +129,16 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
     })
 }
 
-async fn metrics(call: Call) -> Result<Text, ApiError> {
+async fn metrics(call: Call) -> Result<RouteText, ApiError> {
     rendered(call.api.sources.metrics.clone()).await
 }
 
-async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
+async fn rendered(render: RenderMetrics) -> Result<RouteText, ApiError> {
     // With thousands of stages, the metrics are megabytes long, so they are written for one scraper at a time.
     static TURN: Semaphore = Semaphore::const_new(1);
     let _turn = TURN.acquire().await;
     let text = tokio::task::spawn_blocking(move || render())
         .await
         .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;
-    Ok(Text("text/plain; version=0.0.4; charset=utf-8", text))
+    Ok(RouteText("text/plain; version=0.0.4; charset=utf-8", text))
 }

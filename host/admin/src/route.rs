@@ -17,8 +17,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Api,
-    access::{Caller, Denied, log_refusal},
-    config::Role,
+    access::{AccessDenied, Caller, log_refusal},
+    config::AdminRole,
     error::ApiError,
     v1::changes,
 };
@@ -48,7 +48,7 @@ const TEXT_TYPES: [&str; 5] = [
 pub struct Route {
     pub(crate) method: Method,
     /// The role that the route requires; `None` if it requires no authentication.
-    pub(crate) role: Option<Role>,
+    pub(crate) role: Option<AdminRole>,
     /// The path in the syntax of axum: `{*name}` matches the rest of a path.
     pub(crate) path: &'static str,
     /// The unique name of the route in the OpenAPI document, as `operationId`.
@@ -60,7 +60,7 @@ pub struct Route {
     pub(crate) handler: MethodRouter<Api>,
     pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
     pub(crate) query_schema: fn(&mut SchemaGenerator) -> Schema,
-    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<Content>,
+    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<RouteContent>,
     pub(crate) replies: fn(&mut SchemaGenerator) -> Vec<ReplyForm>,
 }
 
@@ -91,7 +91,7 @@ impl Method {
 
 /// The media type of a body, and the schema of its content.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct RouteContent {
     pub media_type: &'static str,
     pub schema: Schema,
 }
@@ -100,7 +100,7 @@ pub struct Content {
 pub struct ReplyForm {
     pub status: u16,
     pub description: &'static str,
-    pub content: Content,
+    pub content: RouteContent,
 }
 
 impl ReplyForm {
@@ -109,7 +109,7 @@ impl ReplyForm {
         Self {
             status: 200,
             description: "Success.",
-            content: Content { media_type, schema },
+            content: RouteContent { media_type, schema },
         }
     }
 }
@@ -121,7 +121,7 @@ pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     /// The client; `None` if no authentication is required.
     pub(crate) caller: Option<Caller>,
     /// The role of the client; `None` if no authentication is required.
-    pub(crate) role: Option<Role>,
+    pub(crate) role: Option<AdminRole>,
     pub(crate) head: Parts,
     pub path: P,
     pub query: Q,
@@ -140,10 +140,10 @@ pub trait ReadBody: Sized + Send {
     const LIMIT: usize;
 
     fn read(head: &Parts, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
-    fn contents(generator: &mut SchemaGenerator) -> Vec<Content>;
+    fn contents(generator: &mut SchemaGenerator) -> Vec<RouteContent>;
 }
 
-pub trait Reply: IntoResponse {
+pub trait RouteReply: IntoResponse {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm>;
 }
 
@@ -154,7 +154,7 @@ impl ReadBody for Nothing {
         Ok(Self {})
     }
 
-    fn contents(_: &mut SchemaGenerator) -> Vec<Content> {
+    fn contents(_: &mut SchemaGenerator) -> Vec<RouteContent> {
         Vec::new()
     }
 }
@@ -173,9 +173,9 @@ impl ReadBody for DefinitionText {
             .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
     }
 
-    fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
+    fn contents(generator: &mut SchemaGenerator) -> Vec<RouteContent> {
         let [yaml, json, ..] = TEXT_TYPES;
-        let of = |media_type, schema| Content { media_type, schema };
+        let of = |media_type, schema| RouteContent { media_type, schema };
         vec![
             of(yaml, generator.subschema_for::<String>()),
             of(json, true.into()),
@@ -197,8 +197,8 @@ impl<T: DeserializeOwned + JsonSchema + Send, const LIMIT: usize> ReadBody for J
             .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
     }
 
-    fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
-        vec![Content {
+    fn contents(generator: &mut SchemaGenerator) -> Vec<RouteContent> {
+        vec![RouteContent {
             media_type: "application/json",
             schema: generator.subschema_for::<T>(),
         }]
@@ -211,22 +211,22 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-impl<T: Serialize + JsonSchema> Reply for Json<T> {
+impl<T: Serialize + JsonSchema> RouteReply for Json<T> {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         vec![ReplyForm::ok("application/json", generator.subschema_for::<T>())]
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Text(pub(crate) &'static str, pub(crate) String);
+pub(crate) struct RouteText(pub(crate) &'static str, pub(crate) String);
 
-impl IntoResponse for Text {
+impl IntoResponse for RouteText {
     fn into_response(self) -> Response {
         ([(CONTENT_TYPE, self.0)], self.1).into_response()
     }
 }
 
-impl Reply for Text {
+impl RouteReply for RouteText {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         vec![ReplyForm::ok("text/plain", generator.subschema_for::<String>())]
     }
@@ -236,7 +236,7 @@ impl Route {
     /// Returns a route that calls this handler, and that clients with `role` may request.
     pub fn new<P, Q, B, R, F>(
         method: Method,
-        role: Option<Role>,
+        role: Option<AdminRole>,
         path: &'static str,
         name: &'static str,
         summary: &'static str,
@@ -246,7 +246,7 @@ impl Route {
         P: DeserializeOwned + JsonSchema + Send + 'static,
         Q: DeserializeOwned + JsonSchema + Send + 'static,
         B: ReadBody + 'static,
-        R: Reply + 'static,
+        R: RouteReply + 'static,
         F: Future<Output = Result<R, ApiError>> + Send + 'static,
     {
         let endpoint =
@@ -284,7 +284,8 @@ impl Route {
 }
 
 impl<P, Q, B> Call<P, Q, B> {
-    /// Returns the value of type `T` in [`Sources::extensions`](crate::Sources::extensions), where front ends put it.
+    /// Returns the value of type `T` in [`AdminSources::extensions`](crate::AdminSources::extensions), where front ends
+    /// put it.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
         self.api.sources.extensions.get()
     }
@@ -297,7 +298,7 @@ impl<P, Q, B> Call<P, Q, B> {
 
 impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B> {
     /// Authenticates the client before parsing the request, so that unauthorized clients do not learn if it is valid.
-    async fn read(api: Api, role: Option<Role>, request: Request<Body>) -> Result<Self, ApiError> {
+    async fn read(api: Api, role: Option<AdminRole>, request: Request<Body>) -> Result<Self, ApiError> {
         let (mut head, body) = request.into_parts();
         let admitted = role.map(|role| admit(&api, &head, role)).transpose()?;
         let (caller, role) = admitted.unzip();
@@ -323,7 +324,7 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
     }
 }
 
-fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> {
+fn admit(api: &Api, head: &Parts, role: AdminRole) -> Result<(Caller, AdminRole), AccessDenied> {
     let admitted = api.access.admit(head, role);
     if let Err(denied) = &admitted
         && denied.is_notable()

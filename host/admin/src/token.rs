@@ -10,14 +10,14 @@ use admittance_watch::{
 use futures_util::future::join_all;
 use subtle::Choice;
 
-use crate::config::Role;
+use crate::config::AdminRole;
 
 /// A token of a client, with its role. Cheap to clone; clones share the token file. Lives as long as the admin port.
 #[derive(Clone, Debug)]
-pub struct Token {
+pub struct AdminToken {
     /// The name by which the log refers to the holder of the token.
     pub name: String,
-    pub role: Role,
+    pub role: AdminRole,
     pub source: TokenSource,
 }
 
@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
 
 /// Finds the token that a client presented. The digest is compared with those of all tokens, in constant time, so that
 /// the duration reveals nothing about them.
-pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &TokenDigest) -> Option<&'t Token> {
+pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
     let mut found = None;
     for token in tokens {
         let is_it = match &token.source {
@@ -103,7 +103,7 @@ pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &TokenDigest) -> Option
 }
 
 /// Reloads the files of these tokens when they change. Never completes.
-pub(crate) async fn follow(tokens: &[Token]) {
+pub(crate) async fn follow(tokens: &[AdminToken]) {
     let files = tokens.iter().filter_map(|token| match &token.source {
         TokenSource::File(TokenFile(file)) => Some(file.follow(|loaded| {
             if let Ok(Some(_)) = loaded {
@@ -122,10 +122,10 @@ mod tests {
 
     use super::*;
 
-    fn token(name: &str, source: TokenSource) -> Token {
-        Token {
+    fn token(name: &str, source: TokenSource) -> AdminToken {
+        AdminToken {
             name: name.to_owned(),
-            role: Role::Read,
+            role: AdminRole::Read,
             source,
         }
     }

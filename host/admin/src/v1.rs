@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::{
-    config::Role,
+    config::AdminRole,
     error::ApiError,
     openapi,
     route::{Call, Json, Method::Get, Route},
@@ -27,7 +27,7 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Ro
     routes.push(recording::route());
     routes.push(Route::new(
         Get,
-        Some(Role::Read),
+        Some(AdminRole::Read),
         "/v1/openapi.json",
         "getOpenapi",
         "This document",

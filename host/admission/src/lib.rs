@@ -38,9 +38,9 @@ pub use capabilities::log::{LogLevel, LogLine, decided_by_candidate, is_audit};
 pub use capabilities::response_recorder::{RecordedResponses, ResponseRecorder};
 pub use chain::effect::Effect;
 pub use chain::evaluation::{Evaluation, EvaluationSources};
-pub use chain::exception::{Exception, Glob};
+pub use chain::exception::{Exception, NameGlob};
 pub use chain::expansion::ObjectGenerator;
-pub use chain::group::{Formula, Group};
+pub use chain::group::{Formula, HookGroup};
 pub use chain::hook::Hook;
 pub use chain::spans::SPANS;
 pub use chain::stage::{FailurePolicy, Mode, Precedence, Reinvocation, SideEffects, Stage, StageSpec};
@@ -51,28 +51,29 @@ pub use module::digest::{Digest, InvalidDigest};
 pub use module::{InvalidReference, ModuleReference, OciReference};
 pub use moment::Moment;
 pub use object::fields::FieldMask;
-pub use object::head::Head;
+pub use object::head::ObjectHead;
 pub use object::identity::IdentityFields;
-pub use object::spelling::{Spelling, SpellingError, same_key};
+pub use object::spelling::{EnforcedSpelling, SpellingError, same_key};
 pub use object::{Object, ObjectError};
 pub use patch::merge_patch::MergePatch;
-pub use patch::pointer::{Pattern, Pointer, PointerError, unescaped_token};
+pub use patch::pointer::{Pointer, PointerError, PointerPattern, unescaped_token};
 pub use patch::{Patch, PatchBuilder, PatchError};
 pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
 pub use request::trace_context::{TraceContext, TraceId};
 pub use request::webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
 pub use request::{
-    FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation,
-    UserInfo,
+    FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, RequestedKind, Uid,
+    UnknownOperation, UserInfo,
 };
 pub use review::Review;
 pub use review::request::{ReviewError, read_review, write_request, write_review};
 pub use review::response::{RefusalStatus, read_response, write_response};
 pub use rules::condition::{
-    Access, AccessAttributes, Authorizer, AuthorizerError, Conditions, MatchConditions, NoAuthorizer,
+    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, CompiledConditions, MatchConditions,
+    NoAuthorizer,
 };
 pub use rules::index::ChainIndex;
-pub use rules::labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
+pub use rules::labels::{LabelOperator, LabelRequirement, LabelSelector, Labels, SelectorError};
 pub use rules::mismatch::Mismatch;
 pub use rules::namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use rules::path;
@@ -92,7 +93,7 @@ pub use scheduling::ticker::{Tick, Ticker, TickerGuard};
 pub use similar::{did_you_mean, similar, suggestion, suggestion_or};
 pub use verdict::failure::{Failure, FailureKind};
 pub use verdict::outcome::{
-    AuditAnnotation, Decision, Outcome, Refusal, RefusalCause, SkipReason, StageResult, TraceRow,
+    AuditAnnotation, Decision, Outcome, RefusalCause, RequestRefusal, SkipReason, StageResult, TraceRow,
 };
 pub use verdict::{Denial, Response, Verdict, bounded_warnings, shorten, shortened};
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    Deadline, Failure, Head, Labels,
+    Deadline, Failure, Labels, ObjectHead,
     object::head::unique_keys,
     scheduling::offload::{SMALL, drop_on_long_work_thread, offload},
 };
@@ -26,7 +26,7 @@ pub struct Object(Arc<ObjectForms>);
 struct ObjectForms {
     text: OnceLock<ByteString>,
     value: OnceLock<Value>,
-    head: OnceLock<Head>,
+    head: OnceLock<ObjectHead>,
 }
 
 impl Drop for ObjectForms {
@@ -60,7 +60,7 @@ impl Object {
     /// duplicates.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
-        let head = Head::read(text)?;
+        let head = ObjectHead::read(text)?;
         Ok(Self::with_head(text.into(), head))
     }
 
@@ -71,11 +71,11 @@ impl Object {
     ///
     /// Fails as [`parse`](Self::parse) does.
     pub fn within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
-        let head = Head::read_valid(part)?;
+        let head = ObjectHead::read_valid(part)?;
         Ok(Self::with_head(document.slice_ref(part.get()), head))
     }
 
-    fn with_head(text: ByteString, head: Head) -> Self {
+    fn with_head(text: ByteString, head: ObjectHead) -> Self {
         Self(Arc::new(ObjectForms {
             text: OnceLock::from(text),
             value: OnceLock::new(),
@@ -172,18 +172,18 @@ impl Object {
     }
 
     /// Returns the object's head, which has the top-level fields that selectors use.
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &ObjectHead {
         self.0.head.get_or_init(|| {
             // If there is a tree, the head is read from it instead of the text, because that is faster.
             let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
-            text.and_then(|text| Head::read(text).ok())
-                .unwrap_or_else(|| Head::of(self.value()))
+            text.and_then(|text| ObjectHead::read(text).ok())
+                .unwrap_or_else(|| ObjectHead::of(self.value()))
         })
     }
 
     /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling. This is `false`
     /// for an object that was created from a value instead of a text.
-    /// [`Spelling::canonical`](crate::Spelling::canonical) reports the key.
+    /// [`EnforcedSpelling::canonical`](crate::EnforcedSpelling::canonical) reports the key.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }
@@ -206,7 +206,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Spelling;
+    use crate::EnforcedSpelling;
 
     /// Parses a text as a part of a larger document, which must not change the result. `None` if it is not an object.
     fn part_of_a_document(text: &str) -> Option<Object> {
@@ -335,7 +335,7 @@ mod tests {
             r#"{"metadata":null,"spec":{}}"#,
         ] {
             let object = Object::parse(text).unwrap();
-            let is_canonical = matches!(Spelling::kubernetes().canonical(text), Ok(None));
+            let is_canonical = matches!(EnforcedSpelling::kubernetes().canonical(text), Ok(None));
             assert_eq!(object.is_ambiguous(), !is_canonical, "{text}");
             assert!(part_of_a_document(text).is_some(), "{text}");
         }

@@ -12,13 +12,13 @@ use jsonptr::PointerBuf;
 use crate::{
     Deadline, FailureKind, Object,
     object::head::can_build_tree,
-    object::tree::{Budget, Node, Problem},
+    object::tree::{PatchBudget, PatchProblem, TreeNode},
     scheduling::offload::{drop_on_long_work_thread, pause},
     shortened,
 };
 
 pub use self::builder::PatchBuilder;
-pub(crate) use self::operation::{Action, Operation};
+pub(crate) use self::operation::{OperationAction, PatchOperation};
 use self::{operation::is_same_or_below, text::Drafts};
 
 /// The number of patch operations after which the thread lets other threads run.
@@ -27,14 +27,14 @@ const UNINTERRUPTED: usize = 2048;
 /// A JSON Patch (RFC 6902). Clones share the operations.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Patch({})", self)]
-pub struct Patch(Vec<Arc<Part>>);
+pub struct Patch(Vec<Arc<PatchPart>>);
 
-struct Part {
-    operations: Vec<Operation>,
+struct PatchPart {
+    operations: Vec<PatchOperation>,
     size: usize,
 }
 
-impl Drop for Part {
+impl Drop for PatchPart {
     /// Drops many operations on the thread for long work, because freeing each of them takes time.
     fn drop(&mut self) {
         drop_on_long_work_thread(std::mem::take(&mut self.operations), self.size);
@@ -99,14 +99,14 @@ impl PatchError {
         }
     }
 
-    fn of(problem: Problem, reason: String, index: usize, operation: &Operation) -> Self {
+    fn of(problem: PatchProblem, reason: String, index: usize, operation: &PatchOperation) -> Self {
         let (path, operation) = (
             beginning(operation.path.as_str()).into_owned(),
             operation.action.name(),
         );
         match problem {
-            Problem::Deadline => Self::DeadlinePassed(index),
-            Problem::Copies | Problem::Work => Self::TooMuchWork {
+            PatchProblem::Deadline => Self::DeadlinePassed(index),
+            PatchProblem::Copies | PatchProblem::Work => Self::TooMuchWork {
                 index,
                 operation,
                 path,
@@ -176,12 +176,12 @@ impl Patch {
         PatchBuilder::default()
     }
 
-    pub(crate) fn from_operations(operations: Vec<Operation>) -> Self {
+    pub(crate) fn from_operations(operations: Vec<PatchOperation>) -> Self {
         if operations.is_empty() {
             return Self::default();
         }
-        let size = operations.iter().map(Operation::size).sum();
-        Self(vec![Arc::new(Part { operations, size })])
+        let size = operations.iter().map(PatchOperation::size).sum();
+        Self(vec![Arc::new(PatchPart { operations, size })])
     }
 
     /// Returns whether the patch has no operations, so that it changes nothing.
@@ -194,7 +194,7 @@ impl Patch {
         self.0.iter().map(|part| part.operations.len()).sum()
     }
 
-    pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &PatchOperation> {
         self.0.iter().flat_map(|part| &part.operations)
     }
 
@@ -209,7 +209,7 @@ impl Patch {
 
     /// Estimates, without the object, how many bytes are read and written to apply the patch to an object of this size.
     pub fn work(&self, object: usize) -> usize {
-        let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
+        let is_copy = |operation: &&PatchOperation| matches!(operation.action, OperationAction::Copy(_));
         // Each `copy` operation can double the object's size.
         let copied = match self.operations().filter(is_copy).count() {
             0 => 0,
@@ -217,14 +217,14 @@ impl Patch {
                 .saturating_mul(1 << copies.min(30))
                 .min(Self::MAX_COPIED_BYTES),
         };
-        self.size() + self.len() * Budget::OPERATION + copied
+        self.size() + self.len() * PatchBudget::OPERATION + copied
     }
 
     /// Estimates the memory that the patch occupies, in bytes.
     pub fn memory(&self) -> usize {
         // Each operation has two heap allocations. The allocator rounds them up by about 32 bytes in total.
-        let each = size_of::<Operation>() + 32;
-        size_of::<Part>() * self.0.len() + self.len() * each + self.size()
+        let each = size_of::<PatchOperation>() + 32;
+        size_of::<PatchPart>() * self.0.len() + self.len() * each + self.size()
     }
 
     /// Applies the patch to an object, and returns the same object if nothing changes. Unchanged parts keep their text.
@@ -245,7 +245,7 @@ impl Patch {
     pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let mut budget = Self::budget(size + self.size(), deadline);
-        let mut root = Node::new(object.text());
+        let mut root = TreeNode::new(object.text());
         let mut changed = false;
         let mut deepened = false;
         for (index, operation) in self.operations().enumerate() {
@@ -272,9 +272,9 @@ impl Patch {
     }
 
     /// Returns the work budget of a patch. `bytes` is the total size of patch and object.
-    pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> Budget {
+    pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> PatchBudget {
         let work = bytes.saturating_mul(Self::WORK_PER_BYTE);
-        Budget::new(
+        PatchBudget::new(
             work.saturating_add(Self::BASE_WORK),
             Self::MAX_COPIED_BYTES,
             deadline,
@@ -290,11 +290,11 @@ impl Patch {
             moved.append(pointer);
             moved
         };
-        let operations = other.operations().map(|operation| Operation {
+        let operations = other.operations().map(|operation| PatchOperation {
             path: moved(&operation.path),
             action: match &operation.action {
-                Action::Move(from) => Action::Move(moved(from)),
-                Action::Copy(from) => Action::Copy(moved(from)),
+                OperationAction::Move(from) => OperationAction::Move(moved(from)),
+                OperationAction::Copy(from) => OperationAction::Copy(moved(from)),
                 action => action.clone(),
             },
         });
@@ -307,7 +307,7 @@ impl Patch {
     pub(crate) fn may_reach(&self, place: &str) -> bool {
         self.operations().any(|operation| {
             let source = match &operation.action {
-                Action::Move(from) => Some(from.as_str()),
+                OperationAction::Move(from) => Some(from.as_str()),
                 _ => None,
             };
             std::iter::once(operation.path.as_str())

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IdentityFields, Object, ResponseRecorder, Spelling, TraceContext};
+use crate::{EnforcedSpelling, IdentityFields, Object, ResponseRecorder, TraceContext};
 
 /// An admission request. It exists from its arrival at a front end until the outcome is sent.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Request {
     /// The subresource, such as `status` or `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
     /// The client's kind and resource, if the control plane converted the object to another version.
-    pub requested: Option<Box<Requested>>,
+    pub requested: Option<Box<RequestedKind>>,
     /// The object's name; empty if the control plane will generate it.
     pub name: String,
     /// The namespace of the object; `None` if the resource is cluster-scoped, or if the request has no namespace.
@@ -42,7 +42,7 @@ pub struct Request {
     /// The fields that identify the object. No stage may change them.
     pub identity: IdentityFields,
     /// The canonical spelling of the object's keys. The result of each stage is converted to it.
-    pub spelling: Spelling,
+    pub spelling: EnforcedSpelling,
     /// Records the responses that plugins receive; `None` if the request is not recorded.
     pub recorder: Option<ResponseRecorder>,
     /// The front end at which the request arrived; `None` if the program itself created it.
@@ -89,7 +89,7 @@ impl Request {
             options: None,
             dry_run: false,
             identity: IdentityFields::kubernetes(),
-            spelling: Spelling::kubernetes(),
+            spelling: EnforcedSpelling::kubernetes(),
             recorder: None,
             front: None,
         }
@@ -156,7 +156,7 @@ impl Request {
 
 /// The client's kind and resource. They differ from the request's if the control plane has converted the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requested {
+pub struct RequestedKind {
     /// The kind of the object that the client sent.
     pub kind: GroupVersionKind,
     /// The resource that the client requested.

@@ -4,7 +4,7 @@
 
 use admittance_admission::{
     Chain, ChainIndex, GroupVersionKind, GroupVersionResource, MatchPolicy, Matcher, Operation, Outline,
-    Request, Requested, ResourcePattern, Rule,
+    Request, RequestedKind, ResourcePattern, Rule,
 };
 use proptest::{
     collection::vec,
@@ -61,7 +61,7 @@ prop_compose! {
     ) -> Request {
         let mut request = Request::new(operation, kind, resource);
         request.subresource = subresource.clone();
-        request.requested = requested.map(|(kind, resource)| Box::new(Requested { kind, resource, subresource }));
+        request.requested = requested.map(|(kind, resource)| Box::new(RequestedKind { kind, resource, subresource }));
         request
     }
 }

@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Chain, Deadline, Evaluation, EvaluationSources, Failure, GroupVersionKind, GroupVersionResource, Hook,
-    LabelOperator, LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource,
-    NoAuthorizer, Object, Operation, Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage,
+    LabelOperator, LabelRequirement, LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector,
+    NamespaceSource, NoAuthorizer, Object, Operation, Request, ResourcePattern, Response, Rule, Scope, Stage,
     StaticNamespaces, async_trait,
 };
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn resources(patterns: &[&str]) -> Rule {
 }
 
 /// (request, whether the rule of the test matches it)
-type Case = (Request, bool);
+type RuleCase = (Request, bool);
 
 #[test]
 fn a_rule_matches_like_kube_apiserver() {
@@ -64,7 +64,7 @@ fn a_rule_matches_like_kube_apiserver() {
             .into_iter()
             .zip(expected)
             .map(|(operation, matches)| (request(operation, "g/v/r", None), matches));
-        (rule, cases.collect::<Vec<Case>>())
+        (rule, cases.collect::<Vec<RuleCase>>())
     };
     let group = |matcher| Rule {
         api_groups: matcher,
@@ -92,8 +92,8 @@ fn a_rule_matches_like_kube_apiserver() {
         });
         (Rule { scope, ..any() }, cases.to_vec())
     };
-    let with = |rule: Rule, cases: &[Case]| (rule, cases.to_vec());
-    let table: Vec<(&str, (Rule, Vec<Case>))> = vec![
+    let with = |rule: Rule, cases: &[RuleCase]| (rule, cases.to_vec());
+    let table: Vec<(&str, (Rule, Vec<RuleCase>))> = vec![
         (
             "C7.1",
             with(group(Matcher::Any), &[of("g/v/r", true), of("/v/r", true)]),
@@ -274,7 +274,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
         (request.object, request.old_object) = (object, old_object);
         let namespaces = source(looked_up);
         for which in ["own", "old", "stored"] {
-            let selector = LabelSelector::new(vec![Requirement::equals("which", which).unwrap()]);
+            let selector = LabelSelector::new(vec![LabelRequirement::equals("which", which).unwrap()]);
             let matches = NamespaceSelector::Labels(selector)
                 .matches(&request, &namespaces)
                 .await;
@@ -300,7 +300,7 @@ async fn an_object_selector_matches_the_object_or_the_old_object() {
     let not_in = || {
         let values = vec!["value".to_owned()];
         LabelSelector::new(vec![
-            Requirement::new("label", LabelOperator::NotIn, values).unwrap(),
+            LabelRequirement::new("label", LabelOperator::NotIn, values).unwrap(),
         ])
     };
     let everything = LabelSelector::default;

@@ -15,7 +15,7 @@ use admittance_admission::Uid;
 use admittance_definitions::BcsObject;
 use admittance_dialect::{Class, Dialect, EndReason, append_warnings};
 use admittance_net::{
-    listener::{Client, ClientCertificate},
+    listener::{ClientCertificate, ConnectedClient},
     tls::subject_names,
 };
 use axum::body::Body;
@@ -27,8 +27,8 @@ use tracing::Instrument;
 
 pub(crate) use self::request::DefinitionRequest;
 use self::{
-    change::{Change, Changer},
-    refusal::Refusal,
+    change::{Changer, DefinitionWrite},
+    refusal::DefinitionRefusal,
 };
 use crate::{Bcs, metric_names, reply};
 
@@ -84,7 +84,7 @@ impl Inner {
         };
         let action = definition_request.as_str();
         let result = self.act(definition_request, &head, &body).await;
-        let code = result.as_ref().err().map(Refusal::code);
+        let code = result.as_ref().err().map(DefinitionRefusal::code);
         let number = code.map_or(0, reply::Code::number).to_string();
         counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
         let response = match result {
@@ -107,22 +107,22 @@ impl Inner {
         definition_request: DefinitionRequest,
         head: &Parts,
         body: &[u8],
-    ) -> Result<(Json, Vec<String>), Refusal> {
+    ) -> Result<(Json, Vec<String>), DefinitionRefusal> {
         let change = match definition_request {
             DefinitionRequest::Create { namespace } => {
-                Change::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
+                DefinitionWrite::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
             }
             DefinitionRequest::Update { namespace } => {
-                Change::Update(BcsObject::parse(body)?.or_in_namespace(&namespace))
+                DefinitionWrite::Update(BcsObject::parse(body)?.or_in_namespace(&namespace))
             }
-            DefinitionRequest::Delete(name) => Change::Delete(name),
+            DefinitionRequest::Delete(name) => DefinitionWrite::Delete(name),
             DefinitionRequest::Get(name) => {
                 return match stored::find(&self.host, &name).await? {
                     Some(stored) => match &stored.object {
                         Some(object) => Ok((object.with_unset_fields(), Vec::new())),
-                        None => Err(Refusal::Unreadable(name)),
+                        None => Err(DefinitionRefusal::Unreadable(name)),
                     },
-                    None => Err(Refusal::NotFoundOnGet(name)),
+                    None => Err(DefinitionRefusal::NotFoundOnGet(name)),
                 };
             }
             DefinitionRequest::List => {
@@ -150,7 +150,7 @@ fn by(head: &Parts) -> Option<String> {
     match names.and_then(|names| names.into_iter().next()) {
         Some(name) => Some(format!("certificate {name}")),
         None => {
-            let client = head.extensions.get::<Client>()?;
+            let client = head.extensions.get::<ConnectedClient>()?;
             Some(format!("client {}", client.address.ip()))
         }
     }

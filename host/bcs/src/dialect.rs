@@ -1,11 +1,12 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Pattern, RefusalCause, Request, Spelling, SpellingError, keywords,
+    EnforcedSpelling, GroupVersionKind, Object, Operation, PointerPattern, RefusalCause, Request,
+    SpellingError, keywords,
     path::{PathReadings, in_one_case, lenient},
 };
 use admittance_dialect::{
-    Class, Dialect, EndReason, Inspection, Reading, Rejection, RejectionKind, ambiguous, overridden,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, ambiguous, overridden,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
@@ -49,7 +50,7 @@ const KEYS: [&str; 3] = [
 pub struct Bcs {
     cluster: ClusterId,
     upstream_kind: UpstreamKind,
-    spelling: Spelling,
+    spelling: EnforcedSpelling,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,13 +67,13 @@ keywords!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "
 impl Bcs {
     /// Returns the dialect for the requests of one cluster, whose upstream is a bcs-mesos-driver.
     pub fn new(cluster: ClusterId) -> Self {
-        let keys = KEYS.iter().filter_map(|key| key.parse::<Pattern>().ok());
+        let keys = KEYS.iter().filter_map(|key| key.parse::<PointerPattern>().ok());
         let kinds = [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET];
         let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
         Self {
             cluster,
             upstream_kind: UpstreamKind::default(),
-            spelling: Spelling::new([], patterns),
+            spelling: EnforcedSpelling::new([], patterns),
         }
     }
 
@@ -149,7 +150,7 @@ impl Bcs {
 
     /// Handles a request whose body has no kind, for which no hooks are called. If the upstream is a bcs-mesos-driver,
     /// the request is refused if the upstream could require a kind for its path.
-    fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
+    fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
                 .iter()
@@ -158,7 +159,7 @@ impl Bcs {
         };
         match self.upstream_kind {
             UpstreamKind::Driver if may_have_kind() => Err(malformed("the object has no `kind`")),
-            UpstreamKind::Driver | UpstreamKind::Scheduler => Ok(Reading::Nothing),
+            UpstreamKind::Driver | UpstreamKind::Scheduler => Ok(BodyReading::Nothing),
         }
     }
 }
@@ -200,9 +201,9 @@ impl Dialect for Bcs {
         }
     }
 
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         if body.is_empty() {
-            return Ok(Reading::Nothing);
+            return Ok(BodyReading::Nothing);
         }
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let canonical = self.spelling.canonical(text).map_err(|error| match error {
@@ -223,7 +224,7 @@ impl Dialect for Bcs {
         let resource = kind.guess_resource();
         let mut request = Request::new(inspection.operation, kind, resource).with_object(object);
         request.spelling = self.spelling.clone();
-        Ok(Reading::Admit {
+        Ok(BodyReading::Admit {
             request: Box::new(request),
             canonical: canonical.map(Bytes::from),
         })
@@ -276,22 +277,22 @@ impl Dialect for Bcs {
 /// because a lenient reader could find a kind in such an object where the scheduler finds none.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
-    struct Typed {
+    struct TypedHead {
         #[serde(rename = "apiVersion")]
         api_version: Option<String>,
         kind: Option<String>,
         #[expect(dead_code, reason = "only its type is checked")]
-        metadata: Option<Metadata>,
+        metadata: Option<BcsMetadata>,
     }
     #[derive(Deserialize)]
-    struct Metadata {
+    struct BcsMetadata {
         #[expect(dead_code, reason = "only its type is checked")]
         name: Option<String>,
         #[expect(dead_code, reason = "only its type is checked")]
         namespace: Option<String>,
     }
-    match serde_json::from_str::<Typed>(object.text()) {
-        Ok(Typed {
+    match serde_json::from_str::<TypedHead>(object.text()) {
+        Ok(TypedHead {
             kind: Some(kind),
             api_version,
             ..

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_net::upstream::{FollowedServer, FollowedServers, Server};
+use admittance_net::upstream::{FollowedServer, FollowedServers, UpstreamServer};
 use metrics::{counter, gauge};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -11,7 +11,7 @@ use crate::{
     metric_names,
     server_info::ServerInfo,
     status::DiscoveryStatus,
-    zookeeper::{ChildList, Followed, Member, NodePath, ZooKeeper},
+    zookeeper::{ChildList, FollowedChildren, NodePath, RegisteredMember, ZooKeeper},
 };
 
 /// A list of the servers that register below a node. It is kept up to date until all clones of this are dropped.
@@ -61,7 +61,7 @@ impl Discovery {
 }
 
 async fn follow(
-    mut members: Followed<Member>,
+    mut members: FollowedChildren<RegisteredMember>,
     path: NodePath,
     kind: ServerKind,
     sender: watch::Sender<Arc<FollowedServers>>,
@@ -80,8 +80,8 @@ async fn follow(
 }
 
 /// Returns the servers that are registered below a node. A registration that cannot be parsed is left out.
-fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> FollowedServers {
-    let server = |member: &Member| match read(member, kind) {
+fn servers(members: &ChildList<RegisteredMember>, path: &NodePath, kind: ServerKind) -> FollowedServers {
+    let server = |member: &RegisteredMember| match read(member, kind) {
         Ok(server) => Some(FollowedServer {
             name: member.name.clone(),
             server,
@@ -98,7 +98,7 @@ fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> Fo
     }
 }
 
-fn read(member: &Member, kind: ServerKind) -> Result<Server, String> {
+fn read(member: &RegisteredMember, kind: ServerKind) -> Result<UpstreamServer, String> {
     let info: ServerInfo = serde_json::from_slice(&member.data).map_err(|error| error.to_string())?;
     let server = match kind {
         ServerKind::Schedulers | ServerKind::Gateways => info.server(),

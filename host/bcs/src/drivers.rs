@@ -16,7 +16,7 @@ use std::{
 
 use admittance::{
     Digest,
-    agreement::{Replica, Report},
+    agreement::{KnownReplica, TableReport},
     replicas::{Membership, Transport},
 };
 use async_trait::async_trait;
@@ -31,7 +31,9 @@ use zookeeper_client::Error;
 use crate::{
     ClusterId, Ports,
     registration::{RegistrationConfig, hostname},
-    zookeeper::{AtNode, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
+    zookeeper::{
+        AtNode, HeldRegistration, NodeRegistration, RegistrationState, ZooKeeper, ZooKeeperError, sequence,
+    },
 };
 
 /// The node below which each cluster has a node for its drivers. No program of BCS uses it.
@@ -48,7 +50,7 @@ pub struct Drivers {
     path: String,
     name: String,
     /// The node of this driver. It is registered at the first report.
-    own: OnceLock<Registered>,
+    own: OnceLock<HeldRegistration>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
     /// Whether the last attempt to write the target has failed, so that repeated failures are logged once.
@@ -61,7 +63,7 @@ struct DriverNodes {
     /// The version of the parent node, and the target that it contains; `None` if the node does not exist.
     parent: Option<(i32, Option<Digest>)>,
     /// The reports of drivers by the names of their nodes; `None` for a node whose data cannot be parsed.
-    drivers: BTreeMap<String, Option<Entry>>,
+    drivers: BTreeMap<String, Option<DriverEntry>>,
     /// The reason why the nodes may have changed since they were read.
     stale_reason: Option<String>,
     is_refused: bool,
@@ -69,10 +71,10 @@ struct DriverNodes {
 
 /// The data in the node of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct DriverEntry {
     name: String,
     #[serde(flatten)]
-    report: Report,
+    report: TableReport,
 }
 
 /// The data in the parent node of the drivers.
@@ -172,14 +174,14 @@ impl Transport for Drivers {
         &self.name
     }
 
-    fn report(&self, report: &Report) {
-        let entry = Entry {
+    fn report(&self, report: &TableReport) {
+        let entry = DriverEntry {
             name: self.name.clone(),
             report: report.clone(),
         };
         let data: Bytes = serde_json::to_vec(&entry).unwrap_or_default().into();
         let register = || {
-            self.zookeeper.register(Registration {
+            self.zookeeper.register(NodeRegistration {
                 parent: self.path.clone(),
                 name: self.name.clone(),
                 data: data.clone(),
@@ -193,7 +195,7 @@ impl Transport for Drivers {
     }
 
     fn membership(&self) -> Membership {
-        let own = self.own.get().map(Registered::state);
+        let own = self.own.get().map(HeldRegistration::state);
         membership(&self.seen.lock(), own.as_ref(), &self.name)
     }
 
@@ -223,13 +225,13 @@ impl Transport for Drivers {
 
 /// Derives the state of the agreement from the nodes of all drivers, and from the registration and name of this driver.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
-    let mut entries: Vec<(i64, &Entry)> = seen
+    let mut entries: Vec<(i64, &DriverEntry)> = seen
         .drivers
         .iter()
         .filter_map(|(node, entry)| Some((sequence(node)?, entry.as_ref()?)))
         .collect();
     entries.sort_by_key(|(sequence, _)| *sequence);
-    let is_newest = |index: usize, entry: &Entry| {
+    let is_newest = |index: usize, entry: &DriverEntry| {
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
@@ -238,9 +240,9 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         .iter()
         .enumerate()
         .filter(|(index, (_, entry))| is_newest(*index, entry));
-    let replicas: Vec<Replica> = newest
+    let replicas: Vec<KnownReplica> = newest
         .enumerate()
-        .map(|(place, (_, (_, entry)))| Replica {
+        .map(|(place, (_, (_, entry)))| KnownReplica {
             name: entry.name.clone(),
             is_alive: true,
             is_leader: place == 0,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use admittance::Moment;
 use admittance_dialect::json_reply;
-use admittance_net::upstream::{FollowedServers, ServerHealth};
+use admittance_net::upstream::{FollowedServers, UpstreamServerHealth};
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -46,7 +46,7 @@ impl HealthInfo {
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,
-        servers: &[ServerHealth],
+        servers: &[UpstreamServerHealth],
         discovered: Option<&FollowedServers>,
     ) -> Self {
         let is_up = match discovered {

@@ -45,7 +45,8 @@ pub use self::{
         drivers_node, gateways_node,
     },
     scheduler::{
-        Forwarding, NextBody, OtherServer, Relay, Rewritten, definitions_reply, relay, upstream_end,
+        NextBody, OtherServer, Relay, RewrittenRequest, SchedulerForwarding, definitions_reply, relay,
+        upstream_end,
     },
     server_info::ServerInfo,
     translation::forwarding,

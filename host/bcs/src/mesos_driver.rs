@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use admittance::{AdmissionService, BodyLimits, Host};
 use admittance_cluster::Cluster;
 use admittance_dialect::{Dialect, EndReason};
-use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
+use admittance_net::upstream::{Choice, Servers, Upstream, UpstreamConfig, UpstreamServer};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,7 +18,7 @@ use crate::{
     health::HealthInfo,
     other_servers::{ConsoleConfig, OtherServers},
     registration::RegistrationConfig,
-    scheduler::{Scheduler, SchedulerService},
+    scheduler::{SchedulerForwarder, SchedulerService},
     status::DiscoveryStatus,
     zookeeper::{Ensembles, NoEnsemble, NodePath},
 };
@@ -44,7 +44,7 @@ pub struct BcsConfig {
 pub enum SchedulersConfig {
     /// These servers, at least one. Schedulers are tried in this order, because only their master serves requests.
     /// Drivers get requests in turns.
-    Listed(Vec<Server>),
+    Listed(Vec<UpstreamServer>),
     /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
     Discovered(NodePath),
 }
@@ -128,7 +128,7 @@ impl MesosDriver {
         let retry_timeout = config.upstream.connect_timeout;
         let cluster = cluster.filter(|_| config.custom_resources);
         let other_servers = OtherServers::new(config.console, cluster, upstream.clone(), limits);
-        let scheduler = Scheduler {
+        let scheduler = SchedulerForwarder {
             dialect: dialect.clone(),
             limits,
             upstream: upstream.clone(),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_net::upstream::{InvalidServer, Server};
+use admittance_net::upstream::{InvalidServer, UpstreamServer};
 use futures_util::future::join_all;
 use metrics::gauge;
 use tokio::{sync::watch, time::timeout};
@@ -16,7 +16,8 @@ use crate::{
     server_info::ServerInfo,
     status::RegisteredNode,
     zookeeper::{
-        Ensembles, InvalidNodePath, NodePath, Registered, Registration, RegistrationState, ZooKeeper,
+        Ensembles, HeldRegistration, InvalidNodePath, NodePath, NodeRegistration, RegistrationState,
+        ZooKeeper,
     },
 };
 
@@ -65,7 +66,7 @@ pub enum RegistrationError {
 
 impl RegistrationConfig {
     /// Returns the URL at which a gateway with this registration is reached.
-    pub fn gateway(&self, ports: Ports) -> Result<Server, RegistrationError> {
+    pub fn gateway(&self, ports: Ports) -> Result<UpstreamServer, RegistrationError> {
         Ok(info(self, "", ports)?.server()?)
     }
 }
@@ -81,16 +82,16 @@ pub struct Ports {
 
 /// The registrations that a driver or gateway will make when it begins to serve.
 #[derive(Debug)]
-pub struct Registrar(Vec<Entry>);
+pub struct Registrar(Vec<RegistrationEntry>);
 
 #[derive(Debug)]
-struct Entry {
+struct RegistrationEntry {
     ensemble: &'static str,
     zookeeper: ZooKeeper,
-    registration: Registration,
+    registration: NodeRegistration,
 }
 
-impl Entry {
+impl RegistrationEntry {
     fn new(
         (ensemble, zookeeper): (&'static str, &ZooKeeper),
         parent: &NodePath,
@@ -100,7 +101,7 @@ impl Entry {
         Self {
             ensemble,
             zookeeper: zookeeper.clone(),
-            registration: Registration {
+            registration: NodeRegistration {
                 parent: parent.to_string(),
                 name: ip.to_string(),
                 data: serde_json::to_vec(info).unwrap_or_default().into(),
@@ -133,10 +134,10 @@ impl Registrar {
         let ip = own_ip(config, ports);
         let service = ensembles.service().map(|zookeeper| ("service", zookeeper));
         let own = ensembles.cluster().map(|zookeeper| ("cluster", zookeeper));
-        let entries: Vec<Entry> = service
-            .map(|ensemble| Entry::new(ensemble, &of_cluster, ip, &info))
+        let entries: Vec<RegistrationEntry> = service
+            .map(|ensemble| RegistrationEntry::new(ensemble, &of_cluster, ip, &info))
             .into_iter()
-            .chain(own.map(|ensemble| Entry::new(ensemble, &drivers, ip, &within)))
+            .chain(own.map(|ensemble| RegistrationEntry::new(ensemble, &drivers, ip, &within)))
             .collect();
         if entries.is_empty() {
             return Err(RegistrationError::NoEnsemble);
@@ -153,7 +154,7 @@ impl Registrar {
         let info = info(config, "", ports)?;
         let service = ensembles.service().ok_or(RegistrationError::NoEnsemble)?;
         let ip = own_ip(config, ports);
-        let entry = Entry::new(("service", service), &gateways_node()?, ip, &info);
+        let entry = RegistrationEntry::new(("service", service), &gateways_node()?, ip, &info);
         Ok(Self(vec![entry]))
     }
 
@@ -165,7 +166,7 @@ impl Registrar {
         } else {
             ZooKeeper::register_later
         };
-        let active = |entry: Entry| ActiveRegistration {
+        let active = |entry: RegistrationEntry| ActiveRegistration {
             ensemble: entry.ensemble,
             parent: entry.registration.parent.clone(),
             registered: register(&entry.zookeeper, entry.registration),
@@ -228,7 +229,7 @@ pub struct Registrations(Arc<[ActiveRegistration]>);
 struct ActiveRegistration {
     ensemble: &'static str,
     parent: String,
-    registered: Registered,
+    registered: HeldRegistration,
 }
 
 impl ActiveRegistration {

@@ -10,27 +10,27 @@ use http::Method;
 pub(crate) use self::lookup::needs_kind;
 #[cfg(test)]
 pub(crate) use self::lookup::pattern;
-pub use self::lookup::{Matched, RouteLookup, lookup};
-use self::target::Target;
-pub(crate) use self::target::{Address, SEGMENT, first};
+pub use self::lookup::{MatchedTarget, RouteLookup, lookup};
+use self::target::SchedulerTarget;
+pub(crate) use self::target::{SEGMENT, TargetValues, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
 /// Returns the routes of bcs-mesos-driver in its order, followed by those that only its documentation has.
-pub fn routes() -> impl Iterator<Item = &'static Route> {
+pub fn routes() -> impl Iterator<Item = &'static DriverRoute> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
 
 /// The methods of bcs-mesos-driver's routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
+pub enum RouteVerb {
     Get,
     Post,
     Put,
     Delete,
 }
 
-impl Verb {
+impl RouteVerb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
     /// Returns whether a request with this method has a body with the object to create or update.
@@ -50,11 +50,11 @@ impl Verb {
 
 /// A route of bcs-mesos-driver: the requests that match it, and how they are handled.
 #[derive(Clone, Copy, Debug)]
-pub struct Route {
-    pub verb: Verb,
+pub struct DriverRoute {
+    pub verb: RouteVerb,
     /// The path below `/mesosdriver/v4`, such as `/namespaces/{ns}/applications`. `{uri:*}` is the rest of the path.
     pub path: &'static str,
-    pub action: Action,
+    pub action: RouteAction,
     pub permission: Permission,
     pub does: &'static str,
 }
@@ -75,10 +75,10 @@ pub enum Permission {
 keywords!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks");
 
 #[derive(Clone, Copy, Debug)]
-pub enum Action {
-    Scheduler(Call),
+pub enum RouteAction {
+    Scheduler(RouteCall),
     /// The request reads or changes definitions of hooks. bcs-mesos-driver sends this call to the scheduler instead.
-    Definitions(Call),
+    Definitions(RouteCall),
     /// The request is forwarded to a console on a host of the cluster.
     Console,
     /// The request is for definitions of custom resources, and is forwarded to the kube-apiserver.
@@ -88,32 +88,32 @@ pub enum Action {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
-    pub verb: Verb,
+pub struct RouteCall {
+    pub verb: RouteVerb,
     /// The path and query of the request to the scheduler, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`.
     /// A query parameter without a value gets its value from the client's request.
     pub target: &'static str,
-    pub body: Body,
+    pub body: ForwardedBody,
 }
 
-impl Call {
+impl RouteCall {
     /// Parses the template of the path and query; `None` if it is invalid. A test checks the templates of all routes.
-    pub(crate) fn target(&self) -> Option<Target> {
-        Target::parse(self.target)
+    pub(crate) fn target(&self) -> Option<SchedulerTarget> {
+        SchedulerTarget::parse(self.target)
     }
 }
 
 /// How the body of the request to the scheduler is made from the client's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum ForwardedBody {
     /// The request to the scheduler has no body.
     Nothing,
     /// The client's body is forwarded unchanged, without being parsed.
     AsIs,
     /// The client's body is forwarded unchanged, but must contain an object of this kind.
-    Checked(Kind),
+    Checked(RequiredKind),
     /// The application or process in the client's body is translated to the scheduler's `Version`.
-    Version(Kind),
+    Version(RequiredKind),
     /// The deployment in the client's body is translated to the scheduler's `DeploymentDef`.
     DeploymentDef,
     /// The daemonset in the client's body is translated to the scheduler's `BcsDaemonsetDef`.
@@ -122,7 +122,7 @@ pub enum Body {
     Message,
 }
 
-impl Body {
+impl ForwardedBody {
     /// Returns whether the object in the client's body must name its kind.
     fn needs_kind(self) -> bool {
         match self {
@@ -134,7 +134,7 @@ impl Body {
 
 /// The kinds of objects that routes require. Their case must be exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum RequiredKind {
     Application,
     Process,
     Deployment,
@@ -145,6 +145,6 @@ pub enum Kind {
     AdmissionWebhook,
 }
 
-keywords!(Kind, "kind": Application = "application", Process = "process", Deployment = "deployment",
+keywords!(RequiredKind, "kind": Application = "application", Process = "process", Deployment = "deployment",
     Daemonset = "daemonset", ConfigMap = "configmap", Secret = "secret", Service = "service",
     AdmissionWebhook = "admissionwebhook");

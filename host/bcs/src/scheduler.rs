@@ -12,7 +12,7 @@ use admittance_dialect::{Dialect, EndReason};
 use admittance_net::{
     count_upstream_error,
     trace::{TRACEPARENT, TRACESTATE},
-    upstream::{Server, Upstream, UpstreamError},
+    upstream::{Upstream, UpstreamError, UpstreamServer},
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use tower::{service_fn, util::BoxCloneSyncService};
 
 use self::peeked::PeekedBody;
 pub use self::{
-    forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
+    forwarding::{NextBody, OtherServer, Relay, RewrittenRequest, SchedulerForwarding},
     relay::{definitions_reply, relay},
 };
 use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
@@ -44,7 +44,7 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 /// client's headers except those that continue the client's trace. The client's body is read whole only if the
 /// translation needs it. Such a request can be retried: it is sent to another server if a server did not process it.
 #[derive(Debug)]
-pub(crate) struct Scheduler {
+pub(crate) struct SchedulerForwarder {
     pub(crate) dialect: Arc<Bcs>,
     /// The limits of the bodies that are read to be translated.
     pub(crate) limits: BodyLimits,
@@ -56,7 +56,7 @@ pub(crate) struct Scheduler {
     pub(crate) other_servers: OtherServers,
 }
 
-enum Sent {
+enum SentRequest {
     Whole(Bytes),
     /// The body streams from the client, so it can be sent only once.
     Streamed(Body),
@@ -72,7 +72,7 @@ pub fn upstream_end(error: UpstreamError) -> EndReason<'static> {
     }
 }
 
-impl Scheduler {
+impl SchedulerForwarder {
     pub(crate) fn into_service(self) -> SchedulerService {
         let scheduler = Arc::new(self);
         BoxCloneSyncService::new(service_fn(move |request| {
@@ -105,12 +105,12 @@ impl Scheduler {
 
     async fn forward(
         &self,
-        forwarding: Forwarding,
+        forwarding: SchedulerForwarding,
         head: Parts,
         body: Body,
     ) -> Result<Response<Body>, BodyError> {
         Ok(match forwarding {
-            Forwarding::Rewritten(rewritten) => {
+            SchedulerForwarding::Rewritten(rewritten) => {
                 let (head, sent, unread) = Self::rewrite(rewritten, &head, body)?;
                 let reply = self.exchange(head, sent);
                 tokio::pin!(reply);
@@ -121,28 +121,34 @@ impl Scheduler {
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
-            Forwarding::OtherServer(server) => match self.other_servers.send(server, head, body).await? {
-                Some(reply) => reply,
-                None => self.end(&EndReason::NoRoute),
-            },
-            Forwarding::Reply(reply) => Passage::Ended("answered").mark(reply.map(Body::from)),
+            SchedulerForwarding::OtherServer(server) => {
+                match self.other_servers.send(server, head, body).await? {
+                    Some(reply) => reply,
+                    None => self.end(&EndReason::NoRoute),
+                }
+            }
+            SchedulerForwarding::Reply(reply) => Passage::Ended("answered").mark(reply.map(Body::from)),
         })
     }
 
     /// Returns the request to the upstream, and the rest of the client's body, which is not forwarded.
-    fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Parts, Sent, Body), BodyError> {
+    fn rewrite(
+        rewritten: RewrittenRequest,
+        head: &Parts,
+        body: Body,
+    ) -> Result<(Parts, SentRequest, Body), BodyError> {
         let (sent, unread) = match rewritten.body {
-            NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
-            NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
+            NextBody::Nothing => (SentRequest::Whole(Bytes::new()), body),
+            NextBody::New(bytes) => (SentRequest::Whole(bytes), Body::empty()),
             // The new request has no header `Content-Encoding`, so a body that is encoded cannot be forwarded.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
-                None => (Sent::Streamed(body), Body::empty()),
+                None => (SentRequest::Streamed(body), Body::empty()),
             },
         };
         let length = match &sent {
-            Sent::Whole(bytes) => u64::try_from(bytes.len()).ok(),
-            Sent::Streamed(body) => body.size_hint().exact(),
+            SentRequest::Whole(bytes) => u64::try_from(bytes.len()).ok(),
+            SentRequest::Streamed(body) => body.size_hint().exact(),
         };
         let clients = &head.headers;
         let (mut head, ()) = Request::new(()).into_parts();
@@ -166,12 +172,12 @@ impl Scheduler {
     ///
     /// If a server did not process the request, the next server in the list is tried. If no server has processed it,
     /// for example while there is no master, the whole list is tried again after a pause.
-    async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
+    async fn exchange(&self, head: Parts, sent: SentRequest) -> Response<Body> {
         let (whole, mut next) = match sent {
-            Sent::Whole(body) => (Some(body.clone()), Body::from(body)),
-            Sent::Streamed(body) => (None, body),
+            SentRequest::Whole(body) => (Some(body.clone()), Body::from(body)),
+            SentRequest::Streamed(body) => (None, body),
         };
-        let mut idle_servers: Vec<Server> = Vec::new();
+        let mut idle_servers: Vec<UpstreamServer> = Vec::new();
         let mut deadline = None;
         loop {
             let request = Request::from_parts(head.clone(), next);

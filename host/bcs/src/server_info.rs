@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use admittance_net::upstream::{InvalidServer, Server};
+use admittance_net::upstream::{InvalidServer, UpstreamServer};
 use serde::{Deserialize, Serialize};
 
 /// The JSON data in the node with which a server of BCS, such as a scheduler or a driver, registers. All keys are
@@ -35,13 +35,13 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub fn server(&self) -> Result<Server, InvalidServer> {
+    pub fn server(&self) -> Result<UpstreamServer, InvalidServer> {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
     /// Returns the external URL if the server has registered both an external address and an external port, and
     /// otherwise the internal URL.
-    pub fn external_server(&self) -> Result<Server, InvalidServer> {
+    pub fn external_server(&self) -> Result<UpstreamServer, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
             _ if self.external_port == 0 => self.server(),
@@ -49,7 +49,7 @@ impl ServerInfo {
         }
     }
 
-    fn at(&self, ip: &str, port: u16) -> Result<Server, InvalidServer> {
+    fn at(&self, ip: &str, port: u16) -> Result<UpstreamServer, InvalidServer> {
         let scheme = match self.scheme.as_str() {
             "" => "http",
             scheme => scheme,
@@ -127,7 +127,7 @@ mod tests {
                 value[key] = said.clone();
             }
             let info: ServerInfo = serde_json::from_value(value).unwrap();
-            let text = |server: Result<Server, InvalidServer>| server.ok().map(|server| server.to_string());
+            let text = |server: Result<UpstreamServer, InvalidServer>| server.ok().map(|server| server.to_string());
             assert_eq!(text(info.server()).as_deref(), internal, "{more}");
             assert_eq!(text(info.external_server()).as_deref(), external, "{more}");
         }

@@ -69,8 +69,8 @@ pub struct ServerHealth {
     pub problem: Option<String>,
 }
 
-impl From<admittance_net::upstream::ServerHealth> for ServerHealth {
-    fn from(health: admittance_net::upstream::ServerHealth) -> Self {
+impl From<admittance_net::upstream::UpstreamServerHealth> for ServerHealth {
+    fn from(health: admittance_net::upstream::UpstreamServerHealth) -> Self {
         Self {
             server: health.server.to_string(),
             is_up: health.downtime.is_none(),

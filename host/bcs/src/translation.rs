@@ -12,7 +12,7 @@ mod workload;
 
 use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 
-use admittance_admission::{Spelling, SpellingError};
+use admittance_admission::{EnforcedSpelling, SpellingError};
 use admittance_dialect::json_reply;
 use bytes::Bytes;
 use http::{
@@ -24,29 +24,32 @@ use http::{
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json, value::RawValue};
 
-pub(crate) use self::fault::{Fault, PARAMETERS};
+pub(crate) use self::fault::{PARAMETERS, TranslationFault};
 use self::{
-    go::Type,
+    go::GoType,
     message::message,
     types::{DAEMONSET, DEPLOYMENT, MESSAGE, REPLICA_CONTROLLER, TYPE_META},
-    view::View,
+    view::CheckedView,
     workload::{address, workload},
 };
 use crate::{
     reply::Code,
-    routes::{Action, Address, Body, Call, Kind, Matched, RouteLookup, SEGMENT, first, lookup},
-    scheduler::{Forwarding, NextBody, OtherServer, Rewritten, relay::DEFINITIONS_VERSION},
+    routes::{
+        ForwardedBody, MatchedTarget, RequiredKind, RouteAction, RouteCall, RouteLookup, SEGMENT,
+        TargetValues, first, lookup,
+    },
+    scheduler::{NextBody, OtherServer, RewrittenRequest, SchedulerForwarding, relay::DEFINITIONS_VERSION},
 };
 
 /// The type of an object in a body, and the documented spelling of its keys.
 struct Schema {
-    kind: Type,
-    spelling: Spelling,
+    kind: GoType,
+    spelling: EnforcedSpelling,
 }
 
 impl Schema {
-    fn new(kind: Type) -> Self {
-        let spelling = Spelling::new([], kind.patterns());
+    fn new(kind: GoType) -> Self {
+        let spelling = EnforcedSpelling::new([], kind.patterns());
         Self { kind, spelling }
     }
 
@@ -57,13 +60,13 @@ impl Schema {
         })
     }
 
-    fn value(&self, text: &str) -> Result<Value, Fault> {
-        let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
+    fn value(&self, text: &str) -> Result<Value, TranslationFault> {
+        let value = serde_json::from_str(text).map_err(|error| TranslationFault::Json(error.to_string()))?;
         self.accepted(value)
     }
 
-    fn accepted(&self, value: Value) -> Result<Value, Fault> {
-        self.kind.accept(&value).map_err(Fault::Json)?;
+    fn accepted(&self, value: Value) -> Result<Value, TranslationFault> {
+        self.kind.accept(&value).map_err(TranslationFault::Json)?;
         Ok(value)
     }
 }
@@ -76,85 +79,104 @@ static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
 /// Decides how a request that passed the chains is forwarded. Returns `None` if that depends on its body but `body` is
 /// `None`. The caller then calls this again with the body that the chains returned.
-pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
+pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
         RouteLookup::OtherMethod(methods) => {
-            return Some(Forwarding::Reply(no_route(
+            return Some(SchedulerForwarding::Reply(no_route(
                 StatusCode::METHOD_NOT_ALLOWED,
                 &methods,
             )));
         }
-        RouteLookup::NotFound => return Some(Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[]))),
+        RouteLookup::NotFound => {
+            return Some(SchedulerForwarding::Reply(no_route(StatusCode::NOT_FOUND, &[])));
+        }
     };
     let query = head.uri.query().unwrap_or_default();
     let forwarding = match matched.route.action {
-        Action::Scheduler(call) | Action::Definitions(call) => {
+        RouteAction::Scheduler(call) | RouteAction::Definitions(call) => {
             let translated = match call.body {
-                Body::Nothing => Ok((Address::default(), NextBody::Nothing)),
-                Body::AsIs => Ok((Address::default(), NextBody::AsIs)),
-                Body::Checked(kind) => check_kind(body?, kind).map(|_| (Address::default(), NextBody::AsIs)),
-                Body::Message => translated_message(body?),
-                Body::Version(kind) => translated_workload(body?, kind, &APPLICATIONS),
-                Body::DeploymentDef => translated_workload(body?, Kind::Deployment, &DEPLOYMENTS),
-                Body::DaemonsetDef => translated_workload(body?, Kind::Daemonset, &DAEMONSETS),
+                ForwardedBody::Nothing => Ok((TargetValues::default(), NextBody::Nothing)),
+                ForwardedBody::AsIs => Ok((TargetValues::default(), NextBody::AsIs)),
+                ForwardedBody::Checked(kind) => {
+                    check_kind(body?, kind).map(|_| (TargetValues::default(), NextBody::AsIs))
+                }
+                ForwardedBody::Message => translated_message(body?),
+                ForwardedBody::Version(kind) => translated_workload(body?, kind, &APPLICATIONS),
+                ForwardedBody::DeploymentDef => {
+                    translated_workload(body?, RequiredKind::Deployment, &DEPLOYMENTS)
+                }
+                ForwardedBody::DaemonsetDef => {
+                    translated_workload(body?, RequiredKind::Daemonset, &DAEMONSETS)
+                }
             };
             translated.and_then(|(address, body)| rewritten(&matched, call, query, &address, body))
         }
-        Action::Console => console(&matched, query),
-        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+        RouteAction::Console => console(&matched, query),
+        RouteAction::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
             definitions(&matched, query, with_definitions_version(body?))
         }
-        Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
+        RouteAction::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
         // A watch of custom resources is refused, as its reply never ends. bcs-mesos-driver supports no watch either.
-        Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
-        Action::CustomResources => joined("/apis", matched.parameter("uri"), query)
-            .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
+        RouteAction::CustomResources if matched.parameter("uri").contains("watch") => {
+            Err(TranslationFault::Watch)
+        }
+        RouteAction::CustomResources => {
+            joined("/apis", matched.parameter("uri"), query).map(|path_and_query| {
+                SchedulerForwarding::OtherServer(OtherServer::CustomResources { path_and_query })
+            })
+        }
     };
-    Some(forwarding.unwrap_or_else(|fault| Forwarding::Reply(fault.reply())))
+    Some(forwarding.unwrap_or_else(|fault| SchedulerForwarding::Reply(fault.reply())))
 }
 
-fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
-    let text = MESSAGES.spelled(utf8(body, Fault::Json)?);
-    let value = MESSAGES.value(&text.map_err(|error| Fault::Json(describe(&error)))?)?;
-    let sent = message(View::new(&value))?.to_string();
-    Ok((Address::default(), NextBody::New(sent.into())))
+fn translated_message(body: &Bytes) -> Result<(TargetValues, NextBody), TranslationFault> {
+    let text = MESSAGES.spelled(utf8(body, TranslationFault::Json)?);
+    let value = MESSAGES.value(&text.map_err(|error| TranslationFault::Json(describe(&error)))?)?;
+    let sent = message(CheckedView::new(&value))?.to_string();
+    Ok((TargetValues::default(), NextBody::New(sent.into())))
 }
 
 /// Translates the body with an application, process, deployment or daemonset. Returns the values from it that the
 /// scheduler's path contains, and the translated body.
-fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
+fn translated_workload(
+    body: &Bytes,
+    kind: RequiredKind,
+    schema: &Schema,
+) -> Result<(TargetValues, NextBody), TranslationFault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
-        .spelled(utf8(body, Fault::Json)?)
-        .map_err(|error| Fault::Json(describe(&error)))?;
+        .spelled(utf8(body, TranslationFault::Json)?)
+        .map_err(|error| TranslationFault::Json(describe(&error)))?;
     // In most bodies, all keys have the documented spelling, so the value is not parsed again.
     let value = if text == checked {
         schema.accepted(value)?
     } else {
         schema.value(&text)?
     };
-    let object = View::new(&value);
-    let original: &RawValue = serde_json::from_str(&text).map_err(|error| Fault::Json(error.to_string()))?;
+    let object = CheckedView::new(&value);
+    let original: &RawValue =
+        serde_json::from_str(&text).map_err(|error| TranslationFault::Json(error.to_string()))?;
     let sent = workload(kind, object, original)?;
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
 /// Checks the kind of the object in a body. Returns the text with the documented spelling of `kind`, and its value.
-fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
+fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), TranslationFault> {
     let text = HEAD
-        .spelled(utf8(body, Fault::TypeMeta)?)
-        .map_err(|error| Fault::TypeMeta(describe(&error)))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| Fault::TypeMeta(error.to_string()))?;
-    HEAD.kind.accept(&value).map_err(Fault::TypeMeta)?;
-    let found = View::new(&value).at("kind").text();
+        .spelled(utf8(body, TranslationFault::TypeMeta)?)
+        .map_err(|error| TranslationFault::TypeMeta(describe(&error)))?;
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| TranslationFault::TypeMeta(error.to_string()))?;
+    HEAD.kind.accept(&value).map_err(TranslationFault::TypeMeta)?;
+    let found = CheckedView::new(&value).at("kind").text();
     if found != kind.as_str() {
-        return Err(Fault::Kind(found.to_owned()));
+        return Err(TranslationFault::Kind(found.to_owned()));
     }
     Ok((text, value))
 }
 
-fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
+fn utf8(body: &[u8], fault: fn(String) -> TranslationFault) -> Result<&str, TranslationFault> {
     std::str::from_utf8(body).map_err(|error| fault(error.to_string()))
 }
 
@@ -168,13 +190,13 @@ fn describe(error: &SpellingError) -> String {
 
 /// Returns the request to the scheduler, which has none of the headers of the client's request.
 fn rewritten(
-    matched: &Matched,
-    call: Call,
+    matched: &MatchedTarget,
+    call: RouteCall,
     query: &str,
-    address: &Address,
+    address: &TargetValues,
     body: NextBody,
-) -> Result<Forwarding, Fault> {
-    let target = matched.target.ok_or(Fault::NoTarget(call.target))?;
+) -> Result<SchedulerForwarding, TranslationFault> {
+    let target = matched.target.ok_or(TranslationFault::NoTarget(call.target))?;
     let path_and_query = target.fill(matched, query, address)?;
     let mut headers = HeaderMap::new();
     for name in [CONTENT_TYPE, ACCEPT] {
@@ -182,7 +204,7 @@ fn rewritten(
     }
     // The scheduler must not compress the reply, because the beginning of the reply is inspected.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    Ok(Forwarding::Rewritten(Rewritten {
+    Ok(SchedulerForwarding::Rewritten(RewrittenRequest {
         method: call.verb.method(),
         path_and_query,
         headers,
@@ -190,24 +212,30 @@ fn rewritten(
     }))
 }
 
-fn console(matched: &Matched, query: &str) -> Result<Forwarding, Fault> {
+fn console(matched: &MatchedTarget, query: &str) -> Result<SchedulerForwarding, TranslationFault> {
     let host = first(query, "host_ip");
     if host.is_empty() {
-        return Err(Fault::NoHost);
+        return Err(TranslationFault::NoHost);
     }
-    let host: IpAddr = host.parse().map_err(|_| Fault::NoHostAddress(host))?;
-    Ok(Forwarding::OtherServer(OtherServer::Console {
+    let host: IpAddr = host.parse().map_err(|_| TranslationFault::NoHostAddress(host))?;
+    Ok(SchedulerForwarding::OtherServer(OtherServer::Console {
         host,
         path_and_query: joined("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?,
     }))
 }
 
-fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forwarding, Fault> {
+fn definitions(
+    matched: &MatchedTarget,
+    query: &str,
+    body: NextBody,
+) -> Result<SchedulerForwarding, TranslationFault> {
     let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
-    Ok(Forwarding::OtherServer(OtherServer::CustomResourceDefinitions {
-        path_and_query: joined(&path, matched.parameter("name"), query)?,
-        body,
-    }))
+    Ok(SchedulerForwarding::OtherServer(
+        OtherServer::CustomResourceDefinitions {
+            path_and_query: joined(&path, matched.parameter("name"), query)?,
+            body,
+        },
+    ))
 }
 
 /// Returns the definition of a custom resource with the `apiVersion` that a kube-apiserver expects. A body that is not
@@ -223,7 +251,7 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
 }
 
 /// Returns a path to which the segments of `below` are appended, percent-encoded, and then the unchanged query.
-fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
+fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, TranslationFault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {
         text.push('/');
@@ -233,7 +261,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
         text.push('?');
         text.push_str(query);
     }
-    PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
+    PathAndQuery::try_from(text).map_err(|error| TranslationFault::TooLong(error.to_string()))
 }
 
 /// Returns the error reply for a request that no route matches. `methods` are those of other routes with its path.

@@ -2,10 +2,10 @@
 //!
 //! - [`ZooKeeper`] is one ensemble. It connects in the background while a clone exists, and reports its state
 //!   ([`SessionState`]). Every wait for it has a limit.
-//! - [`Followed`] lists follow the children of a node. While the session is lost, a list stays unchanged and has the
-//!   reason why it may be stale; a new session reads it again at once. If the node does not exist, the list counts as
-//!   read, and is empty; a list that was never read is unknown.
-//! - [`Registered`] keeps an ephemeral node in existence: it is created only once even if the connection breaks
+//! - [`FollowedChildren`] lists follow the children of a node. While the session is lost, a list stays unchanged and
+//!   has the reason why it may be stale; a new session reads it again at once. If the node does not exist, the list
+//!   counts as read, and is empty; a list that was never read is unknown.
+//! - [`HeldRegistration`] keeps an ephemeral node in existence: it is created only once even if the connection breaks
 //!   meanwhile, and created again after the session is lost or the node is deleted.
 //!
 //! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`NodeWatch`]). The session is
@@ -23,13 +23,13 @@ mod watches;
 
 pub(crate) use self::{children::sequence, error::AtNode, path::join};
 pub use self::{
-    children::{Child, ChildList, Followed, Member},
-    config::{Digest, EnsembleConfig},
+    children::{Child, ChildList, FollowedChildren, RegisteredMember},
+    config::{EnsembleConfig, ZooKeeperDigest},
     ensembles::{Ensembles, NoEnsemble, ZooKeeperConfig},
     error::ZooKeeperError,
     path::{InvalidNodePath, NodePath, check_path},
-    registration::{Registered, Registration, RegistrationState},
-    servers::{Server, Servers, ServersError},
+    registration::{HeldRegistration, NodeRegistration, RegistrationState},
+    servers::{EnsembleAddress, EnsembleServer, ServersError},
     session::{SessionState, ZooKeeper},
     watches::NodeWatch,
 };

@@ -3,12 +3,14 @@ use std::{path::Path, sync::Arc};
 use admittance_admission::on_thread_for_long_work;
 
 use crate::{
-    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Resolver, Store,
+    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, ReferenceResolver,
+    Store,
     module::{FetchedModule, check_pin, read_file},
     remote::Remote,
-    resolver::Files,
+    resolver::FileContents,
     signature::{
-        Material, Requirement, SignatureDescription, SignaturePolicy, Source, describe, read_next_to_file,
+        Material, ReferenceSource, Requirement, SignatureDescription, SignaturePolicy, describe,
+        read_next_to_file,
     },
     stock,
 };
@@ -62,8 +64,8 @@ pub(crate) struct Inner {
 }
 
 /// The signature policy's requirement for a module, and the module's source, by which it was chosen.
-pub(crate) struct Rule<'a> {
-    source: Source,
+pub(crate) struct ModuleRequirement<'a> {
+    source: ReferenceSource,
     requirement: &'a Requirement,
 }
 
@@ -109,8 +111,8 @@ impl Catalog {
     }
 
     /// Creates a resolver for stages that go live together, so that each reference is resolved once for all of them.
-    pub fn resolver(&self) -> Resolver {
-        Resolver::new(self.clone())
+    pub fn resolver(&self) -> ReferenceResolver {
+        ReferenceResolver::new(self.clone())
     }
 
     pub(crate) async fn obtain_file(
@@ -118,7 +120,7 @@ impl Catalog {
         reference: &ModuleReference,
         path: &Path,
         pinned: Option<Digest>,
-        files: &Files,
+        files: &FileContents,
     ) -> Result<Module, Error> {
         let inner = &*self.inner;
         let stock = reference.clone();
@@ -205,17 +207,20 @@ impl Inner {
 
     /// Returns the policy's rule for this module; `None` if the policy is empty. Returns an error if the policy has
     /// rules, but none of them matches.
-    pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
+    pub(crate) async fn rule(
+        &self,
+        reference: &ModuleReference,
+    ) -> Result<Option<ModuleRequirement<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
         let source = {
             let reference = reference.clone();
             // Following the symbolic links of a file's path blocks, so it is done on another thread.
-            on_disk(move || Source::from_reference(&reference)).await??
+            on_disk(move || ReferenceSource::from_reference(&reference)).await??
         };
         let requirement = self.signatures.requirement(reference, &source)?;
-        Ok(requirement.map(|requirement| Rule { source, requirement }))
+        Ok(requirement.map(|requirement| ModuleRequirement { source, requirement }))
     }
 
     /// Accepts the module if it has the required signature. The stored signatures are checked first; if none of them
@@ -223,7 +228,7 @@ impl Inner {
     pub(crate) async fn checked(
         &self,
         reference: &ModuleReference,
-        rule: Option<Rule<'_>>,
+        rule: Option<ModuleRequirement<'_>>,
         found: FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Module, Error> {

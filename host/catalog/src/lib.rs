@@ -30,6 +30,6 @@ pub use error::Error;
 pub use module::{MODULE_SIZE_LIMIT, Module};
 pub use network::{FetchProgress, NetworkConfig, OnProgress};
 #[cfg(feature = "registries")]
-pub use remote::{Images, Pushed};
-pub use resolver::Resolver;
-pub use store::{CompiledCode, CompiledForm, CompiledKey, InUse, Pruned, Resolution, Store};
+pub use remote::{PushedArtifact, RegistryImages};
+pub use resolver::ReferenceResolver;
+pub use store::{CompiledCode, CompiledForm, CompiledKey, InUse, PruneResult, Resolution, Store};

@@ -24,7 +24,7 @@ const NAMED_LAYERS: usize = 4;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest {
+struct ModuleManifest {
     schema_version: u32,
     media_type: Option<String>,
     config: Option<Descriptor>,
@@ -44,7 +44,7 @@ pub(crate) struct Descriptor {
 
 /// The layer of an artifact or image that contains the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layer {
+pub(crate) struct ModuleLayer {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
     /// Whether the layer is an archive that contains the module as a file, as in an image of the compat variant:
@@ -52,7 +52,7 @@ pub(crate) struct Layer {
     pub(crate) is_archive: bool,
 }
 
-impl Layer {
+impl ModuleLayer {
     /// Finds the layer with the module: the only module, or else the last layer of an image. Errors list the layers.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
@@ -66,8 +66,8 @@ pub(crate) fn not_an_artifact(reference: &OciReference, found: String) -> Error 
     }
 }
 
-fn module_of(bytes: &[u8]) -> Result<Layer, String> {
-    let manifest: Manifest =
+fn module_of(bytes: &[u8]) -> Result<ModuleLayer, String> {
+    let manifest: ModuleManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("a manifest that cannot be read ({error})"))?;
     let is_index = matches!(
         manifest.media_type.as_deref(),
@@ -95,14 +95,14 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
         modules => return Err(format!("{} modules", modules.len())),
     };
     let digest = layer.digest.parse();
-    Ok(Layer {
+    Ok(ModuleLayer {
         digest: digest.map_err(|_| format!("a module with the digest `{}`", layer.digest))?,
         size: layer.size,
         is_archive,
     })
 }
 
-fn describe_layers(manifest: &Manifest) -> String {
+fn describe_layers(manifest: &ModuleManifest) -> String {
     let mut types: Vec<String> = manifest
         .layers
         .iter()
@@ -144,7 +144,7 @@ mod tests {
             )
         };
         let found = |is_archive| {
-            Ok(Layer {
+            Ok(ModuleLayer {
                 digest,
                 size: 6,
                 is_archive,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     Digest, Error, ModuleReference,
-    signature::{Material, Requirement, SignatureError, SignedModule, Verified, verify},
+    signature::{Material, Requirement, SignatureError, SignedModule, VerifiedSignature, verify},
     stock,
 };
 
@@ -20,7 +20,7 @@ pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 pub struct Module {
     pub(crate) reference: ModuleReference,
     pub(crate) found: FetchedModule,
-    verified: Verified,
+    verified: VerifiedSignature,
     /// The signatures with which the module was checked; `None` if no signature was required.
     pub(crate) material: Option<Arc<Material>>,
 }
@@ -48,7 +48,7 @@ impl FetchedModule {
         Module {
             reference: reference.clone(),
             found: self,
-            verified: Verified::Unrequired,
+            verified: VerifiedSignature::Unrequired,
             material: None,
         }
     }
@@ -89,7 +89,7 @@ impl Module {
         self.found.digest
     }
 
-    pub fn verified(&self) -> &Verified {
+    pub fn verified(&self) -> &VerifiedSignature {
         &self.verified
     }
 }

@@ -21,11 +21,11 @@ use std::hash::Hash;
 use admittance_admission::Moment;
 use bytes::Bytes;
 
-pub use images::Images;
-pub use push::Pushed;
+pub use images::RegistryImages;
+pub use push::PushedArtifact;
 
-use client::Network;
-use registry::{Access, Repository};
+use client::FetchClient;
+use registry::{RegistryAccess, Repository};
 
 use crate::{
     Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OciReference, OnProgress,
@@ -34,14 +34,14 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Remote {
-    network: Network,
+    network: FetchClient,
     fetches: Once<(ModuleReference, Option<Digest>, Freshness), Module>,
 }
 
 impl Remote {
     pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
         Ok(Self {
-            network: Network::new(config)?,
+            network: FetchClient::new(config)?,
             fetches: Once::default(),
         })
     }
@@ -56,7 +56,7 @@ impl Remote {
             ModuleReference::File(_) => Ok(Material::default()),
             ModuleReference::Https(url) => Box::pin(self.network.signatures(reference, url, progress)).await,
             ModuleReference::Oci(artifact) => {
-                let repository = self.repository(artifact, Access::Pull, progress);
+                let repository = self.repository(artifact, RegistryAccess::Pull, progress);
                 Box::pin(repository.signatures(reference, found)).await
             }
         }
@@ -65,7 +65,7 @@ impl Remote {
     fn repository<'a>(
         &'a self,
         artifact: &'a OciReference,
-        access: Access,
+        access: RegistryAccess,
         progress: OnProgress<'a>,
     ) -> Repository<'a> {
         Repository {
@@ -128,7 +128,7 @@ struct Fetch<'a> {
 }
 
 /// The stored module of a reference, and the record of the digest to which the reference was resolved.
-type Recorded = Option<(FetchedModule, Resolution)>;
+type RecordedModule = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
     /// Finds the module of the reference, by the recorded digest of the reference or by resolving it again.
@@ -162,7 +162,7 @@ impl Fetch<'_> {
         }
     }
 
-    async fn recorded(&self) -> Result<Recorded, Error> {
+    async fn recorded(&self) -> Result<RecordedModule, Error> {
         let (reference, pinned) = (self.reference.clone(), self.pinned);
         let recorded = self.inner.in_store(move |store| {
             let recorded_resolution = match pinned {

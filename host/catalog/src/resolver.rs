@@ -8,16 +8,16 @@ use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgre
 
 /// Resolves each reference and reads each file once, so that stages that go live together get the same modules.
 #[derive(Debug)]
-pub struct Resolver {
+pub struct ReferenceResolver {
     catalog: Catalog,
     modules: Once<(ModuleReference, Option<Digest>), Module>,
-    files: Files,
+    files: FileContents,
 }
 
 /// The files that were read. The key is the path without symbolic links, because two references may name one file.
-pub(crate) type Files = Once<PathBuf, (Bytes, Digest)>;
+pub(crate) type FileContents = Once<PathBuf, (Bytes, Digest)>;
 
-impl Resolver {
+impl ReferenceResolver {
     pub(crate) fn new(catalog: Catalog) -> Self {
         Self {
             catalog,

@@ -19,7 +19,7 @@ mod mapping;
 mod prune;
 mod resolution;
 
-pub use prune::{InUse, Pruned};
+pub use prune::{InUse, PruneResult};
 pub use resolution::Resolution;
 
 use resolution::name_with;
@@ -53,7 +53,7 @@ impl CompiledKey {
 
 /// The kinds of entries in the store. Each kind has its own directory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum StoreEntryKind {
     /// Modules, whose bytes are stored unchanged. An entry is named by the module's digest.
     Module,
     /// Compiled forms. An entry is named by its key, and ends with a digest of its content.
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     Temporary,
 }
 
-keywords!(Kind, "kind of entry": Module = "modules", Compiled = "compiled", Resolution = "resolved",
+keywords!(StoreEntryKind, "kind of entry": Module = "modules", Compiled = "compiled", Resolution = "resolved",
     Signature = "signatures", Partial = "partial", Temporary = "temporary");
 
 /// A compiled form that was read from the store and checked against its digest.
@@ -109,7 +109,7 @@ impl Store {
         private_directory(&directory)?;
         let maps_code = mapping::is_safe_in(&directory);
         let store = Self { directory, maps_code };
-        for kind in Kind::ALL {
+        for kind in StoreEntryKind::ALL {
             match private_directory(&store.directory_of(kind)) {
                 // The store may be read-only, because its entries can nevertheless be read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
@@ -131,7 +131,7 @@ impl Store {
 
     /// Reads the compiled form with this key. A damaged entry is removed and treated as missing.
     pub fn compiled(&self, key: CompiledKey) -> Option<CompiledForm> {
-        let path = self.path(Kind::Compiled, key.0);
+        let path = self.path(StoreEntryKind::Compiled, key.0);
         match file::open(&path).and_then(|file| compiled_form(&file, self.maps_code.then_some(&path))) {
             Ok(Some(form)) => {
                 mark_as_used(&path);
@@ -154,7 +154,7 @@ impl Store {
     ///
     /// Returns an error when the entry cannot be written. The program can continue, because the store is unchanged.
     pub fn keep_compiled(&self, key: CompiledKey, code: &[u8], header: &[u8]) -> Result<(), Error> {
-        let path = self.path(Kind::Compiled, key.0);
+        let path = self.path(StoreEntryKind::Compiled, key.0);
         let size = (code.len() as u64).to_le_bytes();
         let digest = Digest::of_reader(code.chain(header).chain(size.as_slice())).map_err(failed(&path))?;
         self.write(&path, &[code, header, &size, digest.as_bytes(), MAGIC])
@@ -162,7 +162,7 @@ impl Store {
 
     /// Reads the module with this digest. A damaged entry is removed and treated as missing.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
-        let path = self.path(Kind::Module, digest);
+        let path = self.path(StoreEntryKind::Module, digest);
         let bytes = read(&path)?;
         if Digest::of(&bytes) == digest {
             return Some(bytes.into());
@@ -183,7 +183,7 @@ impl Store {
             self.keep_material(&module.reference, digest, material)?;
         }
         // If there is a file of the same size, it is not written again. If it is damaged, the next read will notice.
-        let path = self.path(Kind::Module, digest);
+        let path = self.path(StoreEntryKind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
             return Ok(());
@@ -192,12 +192,12 @@ impl Store {
     }
 
     pub(crate) fn insert_bytes(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
-        self.write(&self.path(Kind::Module, digest), &[bytes])
+        self.write(&self.path(StoreEntryKind::Module, digest), &[bytes])
     }
 
     /// Reads the stored signatures of a module of this reference. A damaged entry is removed and counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
-        serde_json::from_slice(&self.sealed(Kind::Signature, name_with(reference, module))?).ok()
+        serde_json::from_slice(&self.sealed(StoreEntryKind::Signature, name_with(reference, module))?).ok()
     }
 
     pub(crate) fn keep_material(
@@ -207,10 +207,10 @@ impl Store {
         material: &Material,
     ) -> Result<(), Error> {
         let content = serde_json::to_vec(material).unwrap_or_default();
-        self.keep_sealed(Kind::Signature, name_with(reference, module), &content)
+        self.keep_sealed(StoreEntryKind::Signature, name_with(reference, module), &content)
     }
 
-    pub(crate) fn sealed(&self, kind: Kind, name: Digest) -> Option<Vec<u8>> {
+    pub(crate) fn sealed(&self, kind: StoreEntryKind, name: Digest) -> Option<Vec<u8>> {
         let path = self.path(kind, name);
         let mut entry = read(&path)?;
         let is_intact = entry.split_at_checked(HEADER).is_some_and(|(header, content)| {
@@ -225,7 +225,12 @@ impl Store {
         Some(entry)
     }
 
-    pub(crate) fn keep_sealed(&self, kind: Kind, name: Digest, content: &[u8]) -> Result<(), Error> {
+    pub(crate) fn keep_sealed(
+        &self,
+        kind: StoreEntryKind,
+        name: Digest,
+        content: &[u8],
+    ) -> Result<(), Error> {
         self.write(
             &self.path(kind, name),
             &[MAGIC, Digest::of(content).as_bytes().as_slice(), content],
@@ -238,7 +243,7 @@ impl Store {
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {
-                let file = tempfile::NamedTempFile::new_in(self.directory_of(Kind::Temporary))?;
+                let file = tempfile::NamedTempFile::new_in(self.directory_of(StoreEntryKind::Temporary))?;
                 file.as_file().lock()?;
                 // If the sweep of another program has removed the file before it was locked, another file is created.
                 if is_linked(file.as_file(), file.path())? {
@@ -255,20 +260,20 @@ impl Store {
         write().map_err(failed(path))
     }
 
-    fn directory_of(&self, kind: Kind) -> PathBuf {
+    fn directory_of(&self, kind: StoreEntryKind) -> PathBuf {
         self.directory.join(kind.as_str())
     }
 
-    pub(crate) fn path(&self, kind: Kind, name: Digest) -> PathBuf {
+    pub(crate) fn path(&self, kind: StoreEntryKind, name: Digest) -> PathBuf {
         self.directory_of(kind).join(name.to_hex())
     }
 
     /// Removes temporary files of killed programs, and partial downloads that nobody resumes.
     fn sweep(&self) {
-        for path in files_in(&self.directory_of(Kind::Temporary)) {
+        for path in files_in(&self.directory_of(StoreEntryKind::Temporary)) {
             remove_unlocked(&path);
         }
-        for path in files_in(&self.directory_of(Kind::Partial)) {
+        for path in files_in(&self.directory_of(StoreEntryKind::Partial)) {
             let age = fs::metadata(&path)
                 .and_then(|metadata| metadata.modified())
                 .ok()

@@ -184,7 +184,8 @@ fn api_server_of_pod() -> crate::Result<Uri> {
 }
 
 fn server(text: &str) -> Result<Uri, String> {
-    let server: admittance_net::upstream::Server = text.parse().map_err(|error| format!("{error}"))?;
+    let server: admittance_net::upstream::UpstreamServer =
+        text.parse().map_err(|error| format!("{error}"))?;
     if !server.is_tls() {
         return Err("write https://, a host and a port: https://10.0.0.1:6443".to_owned());
     }

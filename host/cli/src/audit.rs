@@ -9,8 +9,8 @@ use admittance::{Table, definitions::ChainDefinition};
 use admittance_admission::{Request, UserInfo};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
-use admittance_driver::{Config, Connections, IncompleteList, Lists, LogFormat};
-use admittance_fleet::audit::{AuditClient, Auditor, DiscoveredResources, Pages, Resource};
+use admittance_driver::{Config, Connections, IncompleteList, LogFormat, UpstreamLists};
+use admittance_fleet::audit::{AuditClient, AuditedResource, Auditor, DiscoveredResources, Pages};
 use clap::Args;
 use indicatif::ProgressBar;
 
@@ -94,7 +94,7 @@ async fn audit(arguments: &Arguments) -> crate::Result<AuditReport> {
         .map(|config| Ensembles::open(&config.zookeeper))
         .unwrap_or_default();
     let lists = match upstream {
-        Some(config) => Lists::open(config, &ensembles, arguments.page, arguments.rate)?,
+        Some(config) => UpstreamLists::open(config, &ensembles, arguments.page, arguments.rate)?,
         None => None,
     };
     match lists {
@@ -159,7 +159,7 @@ async fn audit_lists(
     arguments: &Arguments,
     config: Option<&Config>,
     ensembles: &Ensembles,
-    lists: &Lists,
+    lists: &UpstreamLists,
 ) -> crate::Result<AuditReport> {
     let cluster = match config.and_then(|config| config.cluster.as_ref()) {
         Some(config) => Some(Cluster::connect(config).await?),
@@ -174,9 +174,9 @@ async fn audit_lists(
     let unread = lists
         .read(async |requests| {
             shown.inc(requests.len() as u64);
-            let mut of_resources: Vec<(Resource, Vec<Request>)> = Vec::new();
+            let mut of_resources: Vec<(AuditedResource, Vec<Request>)> = Vec::new();
             for request in requests {
-                let resource = Resource {
+                let resource = AuditedResource {
                     kind: request.kind.clone(),
                     resource: request.resource.clone(),
                     is_namespaced: request.namespace.is_some(),
@@ -277,10 +277,10 @@ impl Arguments {
     }
 
     /// Returns the resources that the arguments select. It is an error to select a resource that no chain matches.
-    fn selected(&self, resources: Vec<Resource>) -> crate::Result<Vec<Resource>> {
+    fn selected(&self, resources: Vec<AuditedResource>) -> crate::Result<Vec<AuditedResource>> {
         for name in &self.resource {
             if !resources.iter().any(|resource| resource.is_called(name)) {
-                let known: Vec<_> = resources.iter().map(Resource::name).collect();
+                let known: Vec<_> = resources.iter().map(AuditedResource::name).collect();
                 let known = match known.as_slice() {
                     [] => "no chain is for a resource that the cluster has".to_owned(),
                     names => format!("chains are for {}", names.join(", ")),
@@ -294,7 +294,7 @@ impl Arguments {
             .collect())
     }
 
-    fn is_selected(&self, resource: &Resource) -> bool {
+    fn is_selected(&self, resource: &AuditedResource) -> bool {
         let mut names = self.resource.iter();
         (self.resource.is_empty() || names.any(|name| resource.is_called(name)))
             && (self.namespace.is_none() || resource.is_namespaced)

@@ -12,7 +12,7 @@ use std::{
 use admittance::{
     Table,
     admission::{Decision, RefusalCause, Request},
-    sandbox::{CallCost, Meter},
+    sandbox::{CallCost, CallMeter},
 };
 use admittance_driver::LogFormat;
 use clap::Args;
@@ -68,7 +68,7 @@ const MEMORY_REQUESTS: usize = 5;
 struct BenchedVersion {
     hooks: String,
     table: Arc<Table>,
-    meter: Arc<Meter>,
+    meter: Arc<CallMeter>,
     request_times: Vec<Duration>,
     costs: Vec<CallCost>,
     /// The number of bytes that the version's plugins write per request; `None` if it could not be measured.
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let report = crate::block_on(async {
         let mut versions = Vec::new();
         for hooks in [Some(first), arguments.compare.as_ref()].into_iter().flatten() {
-            let meter = Arc::new(Meter::default());
+            let meter = Arc::new(CallMeter::default());
             let builder = arguments.hooks.builder(hooks, config.as_ref(), Some(&meter))?;
             let table = builder.build().await?.table();
             for found in &requests {
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                     .await
                     .map_err(|why| format!("{}: {why}", hooks.display()))?;
             }
-            let of_memory = Arc::new(Meter::of_memory());
+            let of_memory = Arc::new(CallMeter::of_memory());
             let builder = arguments
                 .hooks
                 .builder(hooks, config.as_ref(), Some(&of_memory))?;
@@ -146,7 +146,7 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
 
 /// Returns the median number of bytes that plugins write per request; `None` if there are no plugins, or if the kernel
 /// cannot measure this.
-async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
+async fn touched_bytes(table: &Table, meter: &CallMeter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
         table.admit(found.request.clone()).await;

@@ -14,13 +14,13 @@ use admittance::Moment;
 use admittance_admin::{AdminConfig, EXPIRES_SOON};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_driver::{Config, bind_advice};
-use admittance_net::tls::CertificateStatus;
+use admittance_net::tls::CertificateState;
 use axum::body::Body;
 use clap::Args;
 use http::Request;
 use serde::Serialize;
 
-use self::machine::Machine;
+use self::machine::MachineLimits;
 use crate::{
     check, directories,
     output::{BAD, GOOD, Output, WARN, harmless},
@@ -59,13 +59,13 @@ enum Severity {
 
 /// The result of one check. Scripts depend on its JSON form, so fields may only be added.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Finding {
+struct DoctorFinding {
     severity: Severity,
     subject: &'static str,
     message: String,
 }
 
-impl Finding {
+impl DoctorFinding {
     fn ok(subject: &'static str, message: impl Into<String>) -> Self {
         Self::new(Severity::Ok, subject, message)
     }
@@ -92,11 +92,11 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     arguments
         .output
         .print(&findings, |findings| findings.iter().map(line).collect())?;
-    let is_problem = |finding: &Finding| finding.severity == Severity::Problem;
+    let is_problem = |finding: &DoctorFinding| finding.severity == Severity::Problem;
     Ok(crate::exit_code(!findings.iter().any(is_problem)))
 }
 
-fn line(finding: &Finding) -> String {
+fn line(finding: &DoctorFinding) -> String {
     let (style, word) = match finding.severity {
         Severity::Ok => (GOOD, "ok     "),
         Severity::Warning => (WARN, "warning"),
@@ -109,22 +109,23 @@ fn line(finding: &Finding) -> String {
     )
 }
 
-fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
+fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
     let Arguments {
         config: path, store, ..
     } = arguments;
-    let machine = Machine::read();
+    let machine = MachineLimits::read();
     let mut findings = vec![machine.kernel(), machine.descriptors()];
     let Moment(now) = Moment::now();
     findings.extend(clock(path, now));
     if let Err(problem) = serve::is_there(path) {
-        findings.push(Finding::problem("configuration", problem));
+        findings.push(DoctorFinding::problem("configuration", problem));
         return Ok(findings);
     }
     let config = match Config::read(path) {
         Ok(config) => config,
         Err(mistakes) => {
-            let of_configuration = |mistake: &_| Finding::problem("configuration", format!("{mistake}"));
+            let of_configuration =
+                |mistake: &_| DoctorFinding::problem("configuration", format!("{mistake}"));
             findings.extend(mistakes.iter().map(of_configuration));
             return Ok(findings);
         }
@@ -133,7 +134,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     findings.extend(port("listen.address", config.listen.address));
     findings.extend(admin.and_then(|admin| port("admin.address", admin.address())));
     let refusal = admin.and_then(AdminConfig::refusal);
-    findings.extend(refusal.map(|why| Finding::warning("admin.address", why.to_string())));
+    findings.extend(refusal.map(|why| DoctorFinding::warning("admin.address", why.to_string())));
     findings.extend(
         certificates(&config)
             .iter()
@@ -147,11 +148,11 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     findings.extend(crate::block_on(upstream(&config))?);
     let checked = check::configuration(path, named)?;
     let problems = checked.problems.into_iter();
-    findings.extend(problems.map(|mistake| Finding::problem("definitions", mistake)));
+    findings.extend(problems.map(|mistake| DoctorFinding::problem("definitions", mistake)));
     let warnings = checked.warnings.into_iter();
-    findings.extend(warnings.map(|warning| Finding::warning("definitions", warning)));
+    findings.extend(warnings.map(|warning| DoctorFinding::warning("definitions", warning)));
     if !findings.iter().any(|finding| finding.subject == "definitions") {
-        findings.push(Finding::ok(
+        findings.push(DoctorFinding::ok(
             "definitions",
             "all of them, their modules and the configuration are valid",
         ));
@@ -160,7 +161,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
 }
 
 /// Checks the clock of this machine. If it is slow, certificates and signatures seem not to be valid yet.
-fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
+fn clock(config: &Path, now: SystemTime) -> Option<DoctorFinding> {
     let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {
         let message = format!(
@@ -168,26 +169,26 @@ fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
              `timedatectl set-ntp true`",
             config.display()
         );
-        Finding::warning("clock", message)
+        DoctorFinding::warning("clock", message)
     })
 }
 
-fn port(subject: &'static str, address: SocketAddr) -> Option<Finding> {
+fn port(subject: &'static str, address: SocketAddr) -> Option<DoctorFinding> {
     let error = match TcpListener::bind(address) {
-        Ok(_) => return Some(Finding::ok(subject, format!("{address} is free"))),
+        Ok(_) => return Some(DoctorFinding::ok(subject, format!("{address} is free"))),
         Err(error) => error,
     };
     let advice = bind_advice(&error);
     if error.kind() == io::ErrorKind::AddrInUse {
         let message =
             format!("{address} is in use, perhaps by this program (`admittance status` shows that){advice}");
-        return Some(Finding::warning(subject, message));
+        return Some(DoctorFinding::warning(subject, message));
     }
     let message = format!("{address}: {error}{advice}");
-    Some(Finding::problem(subject, message))
+    Some(DoctorFinding::problem(subject, message))
 }
 
-fn certificates(config: &Config) -> Vec<CertificateStatus> {
+fn certificates(config: &Config) -> Vec<CertificateState> {
     let admin = config.admin.as_ref().and_then(AdminConfig::tls);
     let ports = config.listen.tls.iter().chain(admin.map(|tls| &tls.server));
     let clients = config.front.clients();
@@ -197,26 +198,26 @@ fn certificates(config: &Config) -> Vec<CertificateStatus> {
         .collect()
 }
 
-fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
+fn certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFinding> {
     const SUBJECT: &str = "certificate";
     let name = status.certificate;
     let not_after = status.not_after?;
     let renew = "`admittance certs --renew` renews those that it made";
     Some(match not_after.duration_since(now) {
-        Err(_) => Finding::problem(
+        Err(_) => DoctorFinding::problem(
             SUBJECT,
             format!("the certificate of {name} has expired: replace it; {renew}"),
         ),
         Ok(left) if left <= EXPIRES_SOON => {
             let hours = left.as_secs() / 3600;
-            Finding::warning(
+            DoctorFinding::warning(
                 SUBJECT,
                 format!("the certificate of {name} expires in {hours} hours: replace it; {renew}"),
             )
         }
         Ok(left) => {
             let days = left.as_secs() / 86_400;
-            Finding::ok(
+            DoctorFinding::ok(
                 SUBJECT,
                 format!("the certificate of {name} is valid for {days} more days"),
             )
@@ -224,46 +225,46 @@ fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
     })
 }
 
-fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
+fn directory(subject: &'static str, path: Option<&Path>) -> DoctorFinding {
     let Some(path) = path else {
         let message = "none: every start fetches and compiles modules again, and there is no rollback after it; name one \
                        in the configuration";
-        return Finding::warning(subject, message);
+        return DoctorFinding::warning(subject, message);
     };
     let place = path.display();
     let written = std::fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
     match (written, machine::free_space(path)) {
-        (Err(error), _) => Finding::problem(
+        (Err(error), _) => DoctorFinding::problem(
             subject,
             format!(
                 "{place}: {error}; give it to the user that `serve` runs as (`chown`), or name another directory"
             ),
         ),
-        (Ok(_), Some(free)) if free < machine::NEEDED_SPACE => Finding::warning(
+        (Ok(_), Some(free)) if free < machine::NEEDED_SPACE => DoctorFinding::warning(
             subject,
             format!(
                 "{place}: only {} MiB are free on its file system; make room",
                 free >> 20
             ),
         ),
-        (Ok(_), _) => Finding::ok(subject, format!("{place} can be written")),
+        (Ok(_), _) => DoctorFinding::ok(subject, format!("{place} can be written")),
     }
 }
 
 /// Checks whether a server of the upstream replies to a request. Any status is good enough.
-async fn upstream(config: &Config) -> Option<Finding> {
+async fn upstream(config: &Config) -> Option<DoctorFinding> {
     const SUBJECT: &str = "upstream";
     let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
         Ok(behind) => behind?,
-        Err(error) => return Some(Finding::problem(SUBJECT, error.to_string())),
+        Err(error) => return Some(DoctorFinding::problem(SUBJECT, error.to_string())),
     };
     let request = Request::get("/").body(Body::empty()).ok()?;
     Some(match behind.upstream.send(request).await {
-        Ok(response) => Finding::ok(
+        Ok(response) => DoctorFinding::ok(
             SUBJECT,
             format!("it answers ({} for /)", response.status().as_u16()),
         ),
-        Err(error) => Finding::problem(
+        Err(error) => DoctorFinding::problem(
             SUBJECT,
             format!(
                 "{}: start it, or correct `upstream` in the configuration",
@@ -299,7 +300,7 @@ mod tests {
             (now + Duration::from_secs(3600), Severity::Warning),
             (now + Duration::from_secs(30 * 86_400), Severity::Ok),
         ] {
-            let status = CertificateStatus {
+            let status = CertificateState {
                 certificate: "listen",
                 not_after: Some(not_after),
                 problem: None,

@@ -37,9 +37,9 @@ const OTHER: &str = "other";
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
-pub(crate) struct Metrics([PrometheusHandle; 2]);
+pub(crate) struct ExportedMetrics([PrometheusHandle; 2]);
 
-impl Metrics {
+impl ExportedMetrics {
     pub(crate) fn install() -> crate::Result<Self> {
         let exporter = Exporter::new(FORGOTTEN_AFTER)?;
         let metrics = exporter.handles();
@@ -83,8 +83,8 @@ impl Exporter {
         })
     }
 
-    fn handles(&self) -> Metrics {
-        Metrics([self.lasting.handle(), self.of_clusters.handle()])
+    fn handles(&self) -> ExportedMetrics {
+        ExportedMetrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
     /// Returns the recorder for a metric, and the key under which to record it. In this key, `other` replaces the label

@@ -19,7 +19,7 @@ use crate::{
     cluster::ClusterArguments,
     files::{self, PUBLIC},
     output::{BAD, BOLD, DIM, GOOD, Output, WARN},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// Write policies of other systems as native chains, and report which ones are translated exactly.
@@ -135,12 +135,12 @@ fn report(imported: &Import, written: Option<&Path>) -> Json {
 }
 
 fn text(imported: &Import, written: Option<&Path>) -> String {
-    let mut table = Table::new(["DEFINITION", "RESULT", "CHAIN"]);
+    let mut table = TextTable::new(["DEFINITION", "RESULT", "CHAIN"]);
     for definition in &imported.definitions {
         table.row([
-            Cell::text(definition.id.to_string()),
-            Cell::text(definition.result.as_str()).styled(style(definition.result)),
-            Cell::text(definition.chain.as_deref().unwrap_or_default()),
+            TableCell::text(definition.id.to_string()),
+            TableCell::text(definition.result.as_str()).styled(style(definition.result)),
+            TableCell::text(definition.chain.as_deref().unwrap_or_default()),
         ]);
     }
     let mut text = table.text();

@@ -34,7 +34,7 @@ use self::{
     bundle::Bundle,
     certificates::Certificates,
     configuration::Configuration,
-    manifest::Manifest,
+    manifest::CommentedManifest,
     needs::ClusterNeeds,
     values::{KubernetesVersion, claim, directory, label, name, quantity},
 };
@@ -53,11 +53,11 @@ use crate::{
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: KubernetesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum KubernetesCommand {
     /// Print all objects that install Admittance in a cluster, with chains, plugins and certificates.
     ///
     /// When a Pod is ready, the leader of the Pods registers webhooks for exactly the rules of the chains. These
@@ -193,7 +193,7 @@ impl Installation {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let now = Moment::now().0.into();
     match &arguments.command {
-        Command::Manifests(installation) => {
+        KubernetesCommand::Manifests(installation) => {
             if installation.static_pod {
                 return node(installation, now);
             }
@@ -208,14 +208,14 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
                 None => manifest::print(&manifests),
             }
         }
-        Command::Chart(installation) => {
+        KubernetesCommand::Chart(installation) => {
             if installation.static_pod || installation.agent.agent {
                 let message = "a chart has neither a static Pod nor an agent: use --static and --agent with `manifests`";
                 return Err(message.into());
             }
             chart(installation, now)
         }
-        Command::Crds => manifest::print(&crds::manifests()?),
+        KubernetesCommand::Crds => manifest::print(&crds::manifests()?),
     }
 }
 
@@ -281,7 +281,7 @@ impl PreparedInstallation {
 fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
-) -> crate::Result<(Vec<Manifest>, Vec<String>)> {
+) -> crate::Result<(Vec<CommentedManifest>, Vec<String>)> {
     let prepared = PreparedInstallation::new(installation)?;
     let configuration = &prepared.configuration;
     let certificates = match &installation.certs {

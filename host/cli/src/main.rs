@@ -140,7 +140,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Keeps only those suggestions in an error about the command line that are close to the given word. clap suggests even words that share only a few letters with it.
+/// Keeps only those suggestions in an error about the command line that are close to the given word. clap suggests even
+/// words that share only a few letters with it.
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admittance::{Loaded, Progress, catalog::FetchProgress};
+use admittance::{LivePlugin, Progress, catalog::FetchProgress};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
@@ -17,7 +17,7 @@ use crate::output::harmless;
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(LoadingScreen::Waiting);
     let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());
-    let log = move |plugin: &Loaded| log(plugin, loaded.is_new(&plugin.status.digest));
+    let log = move |plugin: &LivePlugin| log(plugin, loaded.is_new(&plugin.status.digest));
     move |progress| {
         let mut screen = screen.lock();
         match progress {
@@ -113,7 +113,7 @@ impl Bars {
 }
 
 /// Logs a loaded plugin: at `info` for the first stage that uses it, and at `debug` for each further stage.
-fn log(loaded: &Loaded, is_new: bool) {
+fn log(loaded: &LivePlugin, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
         None => "snapshot".to_owned(),

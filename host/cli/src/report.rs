@@ -1,8 +1,8 @@
 //! Shows what chains decided about requests, on a terminal or as JSON.
 
 use admittance::admission::{
-    Chain, Decision, FailurePolicy, Mode, Object, Outcome, Refusal, RefusalCause, Request, StageResult,
-    TraceRow,
+    Chain, Decision, FailurePolicy, Mode, Object, Outcome, RefusalCause, Request, RequestRefusal,
+    StageResult, TraceRow,
 };
 use anstyle::Style;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     human,
     output::{BAD, DIM, GOOD, WARN, diff},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 pub(crate) struct RunReport {
@@ -53,7 +53,7 @@ impl RunReports {
         if let [report] = self.0.as_slice() {
             return report.text();
         }
-        let mut table = Table::new(["DECISION", "REQUEST", "WHERE", "WHY"]);
+        let mut table = TextTable::new(["DECISION", "REQUEST", "WHERE", "WHY"]);
         let (mut allowed, mut refused, mut unmatched) = (0u64, 0u64, 0u64);
         for report in &self.0 {
             let outcome = &report.outcome;
@@ -73,10 +73,10 @@ impl RunReports {
             let request = &report.request;
             let object = human::object(request.namespace.as_deref(), &request.name);
             table.row([
-                Cell::text(decision).styled(style),
-                Cell::text(format!("{} {} {object}", request.operation, request.kind)),
-                Cell::text(&report.place),
-                Cell::text(why),
+                TableCell::text(decision).styled(style),
+                TableCell::text(format!("{} {} {object}", request.operation, request.kind)),
+                TableCell::text(&report.place),
+                TableCell::text(why),
             ]);
         }
         let total = human::count(self.0.len(), "request");
@@ -130,7 +130,7 @@ impl RunReport {
     }
 
     fn stages(&self) -> String {
-        let mut table = Table::new(["CHAIN", "STAGE", "VERDICT", "TIME", "WHY"]);
+        let mut table = TextTable::new(["CHAIN", "STAGE", "VERDICT", "TIME", "WHY"]);
         let refusal = match &self.outcome.decision {
             Decision::Refused(refusal) => Some(refusal),
             Decision::Allowed => None,
@@ -149,20 +149,20 @@ impl RunReport {
                 _ => human::duration(row.duration),
             };
             table.row([
-                Cell::text(&row.chain),
-                Cell::text(&row.stage),
-                Cell::text(verdict).styled(style),
-                Cell::number(time),
-                Cell::text(why),
+                TableCell::text(&row.chain),
+                TableCell::text(&row.stage),
+                TableCell::text(verdict).styled(style),
+                TableCell::number(time),
+                TableCell::text(why),
             ]);
         }
         for MismatchedChain { chain, why } in &self.unmatched {
             table.row([
-                Cell::text(chain),
-                Cell::default(),
-                Cell::text("not matched").styled(DIM),
-                Cell::default(),
-                Cell::text(why),
+                TableCell::text(chain),
+                TableCell::default(),
+                TableCell::text("not matched").styled(DIM),
+                TableCell::default(),
+                TableCell::text(why),
             ]);
         }
         table.text()
@@ -194,7 +194,7 @@ impl RunReport {
 }
 
 /// Returns whether the stage of this row caused the refusal.
-fn is_of(refusal: &Refusal, row: &TraceRow) -> bool {
+fn is_of(refusal: &RequestRefusal, row: &TraceRow) -> bool {
     let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
@@ -242,8 +242,8 @@ fn causes(result: &StageResult) -> Vec<String> {
     texts.collect()
 }
 
-fn refused(refusal: &Refusal) -> Value {
-    let Refusal { chain, stage, cause } = refusal;
+fn refused(refusal: &RequestRefusal) -> Value {
+    let RequestRefusal { chain, stage, cause } = refusal;
     let reason = match cause {
         RefusalCause::Denied(denial) => denial.reason.as_str(),
         RefusalCause::Failed(failure) => failure.kind.as_str(),

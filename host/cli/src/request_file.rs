@@ -8,7 +8,7 @@ use std::{
 
 use admittance::admission::{Object, Operation, Request, read_review};
 use admittance_bcs::Bcs;
-use admittance_cluster::Manifests;
+use admittance_cluster::ManifestFiles;
 use admittance_definitions::{
     Mistakes,
     document::{self, Document},
@@ -121,7 +121,7 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
     for path in files_of(paths)? {
         for RequestDocument { place, json } in documents(&path, &bytes_of(&path)?)? {
             let value = serde_json::from_slice(&json).map_err(|error| format!("{place}: {error}"))?;
-            Manifests::check(&value).map_err(|problem| format!("{place}: {problem}"))?;
+            ManifestFiles::check(&value).map_err(|problem| format!("{place}: {problem}"))?;
             objects.push(value);
         }
     }

@@ -10,7 +10,7 @@ use admittance::{
     HostBuilder, ModuleReference, Table,
     admission::Grants,
     definitions::{self, ChainDefinition},
-    sandbox::Meter,
+    sandbox::CallMeter,
 };
 use admittance_definitions::document::to_json;
 use admittance_driver::{Config, LogFormat};
@@ -232,7 +232,7 @@ impl HookArguments {
         &self,
         hooks: &Path,
         config: Option<&Config>,
-        meter: Option<&Arc<Meter>>,
+        meter: Option<&Arc<CallMeter>>,
     ) -> crate::Result<HostBuilder> {
         let mut sandbox = host::sandbox(config);
         sandbox.meter = meter.cloned();

@@ -13,11 +13,11 @@ use admittance_admin::AdminConfig;
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminPort, Config, Connections, Driver, LogFormat, ReviewsConfig, Shutdown, Stopped, Traces, parse_lease,
-    with_definitions,
+    AdminPort, Config, Connections, Driver, LogFormat, ReviewsConfig, Shutdown, ShutdownResult, Traces,
+    parse_lease, with_definitions,
 };
 use admittance_fleet::{Webhooks, certificates::Service};
-use admittance_net::{Metric, limits::raise_descriptor_limit, upstream::Server, workers::Workers};
+use admittance_net::{Metric, limits::raise_descriptor_limit, upstream::UpstreamServer, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -25,7 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::{
     arguments::{existing, socket_address, word},
     directories,
-    exporter::Metrics,
+    exporter::ExportedMetrics,
     files, host, logging, process_metrics,
 };
 
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         });
     }
     if !arguments.upstream.is_empty() {
-        let listed = arguments.upstream.into_iter().map(Server::new);
+        let listed = arguments.upstream.into_iter().map(UpstreamServer::new);
         let set = config.front.set_servers(listed.collect::<Result<Vec<_>, _>>()?);
         set.map_err(|reason| format!("--upstream: {reason}"))?;
     }
@@ -157,7 +157,7 @@ pub(crate) fn is_there(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> {
+async fn serve(mut config: Config, metrics: ExportedMetrics) -> crate::Result<ExitCode> {
     let cluster = match &config.cluster {
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
@@ -189,11 +189,11 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
     tokio::spawn(stop_on_signals(shutdown.clone(), signals()?));
     tokio::spawn(maintain(maintained));
     Ok(match driver.run(shutdown).await {
-        Stopped::Cleanly => {
+        ShutdownResult::Cleanly => {
             tracing::info!("stopped: every request was answered");
             ExitCode::SUCCESS
         }
-        Stopped::Cut => {
+        ShutdownResult::Cut => {
             tracing::warn!("stopped: requests in flight were cut off");
             ExitCode::FAILURE
         }
@@ -267,15 +267,15 @@ fn warm(cluster: &Cluster, host: &Host) {
     }
 }
 
-fn install_metrics() -> crate::Result<Metrics> {
-    let metrics = Metrics::install()?;
+fn install_metrics() -> crate::Result<ExportedMetrics> {
+    let metrics = ExportedMetrics::install()?;
     admittance_driver::describe_metrics();
     let more = [admittance_outbound::METRICS, process_metrics::METRICS];
     more.into_iter().flatten().for_each(Metric::describe);
     Ok(metrics)
 }
 
-async fn maintain(metrics: Metrics) {
+async fn maintain(metrics: ExportedMetrics) {
     let mut ticks = tokio::time::interval(Duration::from_secs(5));
     loop {
         ticks.tick().await;

@@ -5,12 +5,12 @@ use std::{path::PathBuf, sync::Arc};
 use admittance::{
     HostBuilder, SandboxConfig,
     admission::{
-        Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
-        Deadline, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpRequest, HttpResponse,
-        HttpSender, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
+        AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery,
+        ClusterReader, Deadline, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpRequest,
+        HttpResponse, HttpSender, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
     },
 };
-use admittance_cluster::Manifests;
+use admittance_cluster::ManifestFiles;
 use admittance_definitions::{
     Mistakes,
     document::{self, Node, readers},
@@ -29,7 +29,7 @@ const CALLS_IN_FLIGHT: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSurroundings {
     /// The objects in the cluster; `None` if there is no cluster.
-    pub(crate) cluster: Option<Manifests>,
+    pub(crate) cluster: Option<ManifestFiles>,
     /// The answers of servers. If `None`, every HTTP request of a plugin fails as unavailable.
     pub(crate) http: Option<Vec<HttpAnswer>>,
 }
@@ -63,7 +63,7 @@ impl SurroundingFiles {
         builder: HostBuilder,
         mut sandbox: SandboxConfig,
     ) -> crate::Result<HostBuilder> {
-        let manifests = Manifests::new(request_file::manifests(&self.cluster)?)?;
+        let manifests = ManifestFiles::new(request_file::manifests(&self.cluster)?)?;
         if !self.cluster.is_empty() {
             sandbox.cluster = Some(Arc::new(manifests.clone()));
         }
@@ -84,7 +84,7 @@ pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 
 #[derive(Clone, Debug, Default)]
 struct CurrentSurroundings {
-    cluster: Option<Manifests>,
+    cluster: Option<ManifestFiles>,
     http: Option<Arc<HttpAnswers>>,
 }
 
@@ -107,7 +107,7 @@ impl SimulatedSurroundings {
         self.0.read().clone()
     }
 
-    fn objects(&self) -> Result<Manifests, ClusterError> {
+    fn objects(&self) -> Result<ManifestFiles, ClusterError> {
         self.found().cluster.ok_or_else(|| {
             ClusterError::Unavailable(
                 "what the cluster contains is not known; list its objects under `cluster`".to_owned(),
@@ -142,7 +142,7 @@ impl ClusterReader for SimulatedSurroundings {
         user: &UserInfo,
         action: &AccessAttributes,
         deadline: Deadline,
-    ) -> Result<Access, ClusterError> {
+    ) -> Result<AccessCheckResult, ClusterError> {
         self.objects()?.access(user, action, deadline).await
     }
 }

@@ -7,19 +7,19 @@ use anstyle::Style;
 use crate::output::{BOLD, DIM, harmless};
 
 #[derive(Debug)]
-pub(crate) struct Table<const COLUMNS: usize> {
+pub(crate) struct TextTable<const COLUMNS: usize> {
     headings: [&'static str; COLUMNS],
-    rows: Vec<[Cell; COLUMNS]>,
+    rows: Vec<[TableCell; COLUMNS]>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     text: String,
     style: Style,
     is_number: bool,
 }
 
-impl Cell {
+impl TableCell {
     /// Returns a cell with this text. Control characters in it, such as line breaks, are replaced.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Cell {
     }
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
     pub(crate) fn new(headings: [&'static str; COLUMNS]) -> Self {
         Self {
             headings,
@@ -55,13 +55,13 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         }
     }
 
-    pub(crate) fn row(&mut self, cells: [Cell; COLUMNS]) {
+    pub(crate) fn row(&mut self, cells: [TableCell; COLUMNS]) {
         self.rows.push(cells);
     }
 
     pub(crate) fn text(&self) -> String {
-        let headings = self.headings.map(|heading| Cell::text(heading).styled(BOLD));
-        let dashed = self.rows.iter().map(|row| row.clone().map(Cell::or_dash));
+        let headings = self.headings.map(|heading| TableCell::text(heading).styled(BOLD));
+        let dashed = self.rows.iter().map(|row| row.clone().map(TableCell::or_dash));
         let mut rows = vec![headings];
         rows.extend(dashed);
         let mut widths = [0; COLUMNS];
@@ -84,7 +84,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                     false => ("", padding.as_str()),
                 };
                 let gap = if index > 0 { "  " } else { "" };
-                let Cell { text: own, style, .. } = cell;
+                let TableCell { text: own, style, .. } = cell;
                 let _ = write!(text, "{gap}{before}{style}{own}{style:#}{after}");
             }
             text.push('\n');
@@ -93,7 +93,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-impl Cell {
+impl TableCell {
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -122,14 +122,18 @@ mod tests {
 
     #[test]
     fn a_column_is_as_wide_as_its_widest_cell() {
-        let mut table = Table::new(["NAME", "CALLS", "WHY"]);
-        table.row([Cell::text("a"), Cell::number(12_345), Cell::text("because")]);
+        let mut table = TextTable::new(["NAME", "CALLS", "WHY"]);
         table.row([
-            Cell::text("längere"),
-            Cell::number(1),
-            Cell::text("two\nlines").styled(BAD),
+            TableCell::text("a"),
+            TableCell::number(12_345),
+            TableCell::text("because"),
         ]);
-        table.row([Cell::text("b"), Cell::number(""), Cell::default()]);
+        table.row([
+            TableCell::text("längere"),
+            TableCell::number(1),
+            TableCell::text("two\nlines").styled(BAD),
+        ]);
+        table.row([TableCell::text("b"), TableCell::number(""), TableCell::default()]);
         assert_eq!(
             plain(&table.text()),
             "NAME     CALLS  WHY\n\

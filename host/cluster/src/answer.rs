@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiServerAnswer {
     pub status: StatusCode,
     pub body: Bytes,
 }
@@ -57,7 +57,7 @@ pub enum AnswerError {
 impl Cluster {
     /// Sends a GET. While the API server is overloaded, waits as long as it asks for, and sends the GET again. An
     /// answer with an error status is returned like any other.
-    pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
+    pub async fn read(&self, path: &str) -> Result<ApiServerAnswer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
 
@@ -68,7 +68,7 @@ impl Cluster {
         method: Method,
         path: &str,
         body: Option<(&'static str, Bytes)>,
-    ) -> Result<Answer, AnswerError> {
+    ) -> Result<ApiServerAnswer, AnswerError> {
         let mut request = Request::new(Bytes::new());
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().map_err(|_| AnswerError::Path(path.to_owned()))?;
@@ -105,7 +105,7 @@ impl Cluster {
                     }
                 }
             })?;
-            return Ok(Answer {
+            return Ok(ApiServerAnswer {
                 status,
                 body: body.to_bytes(),
             });
@@ -131,7 +131,7 @@ impl Cluster {
             let status = response.status();
             let received = Limited::new(response.into_body(), LIMIT).collect().await;
             let body = received.map(|body| body.to_bytes()).unwrap_or_default();
-            return Err(Answer { status, body }.error(&path));
+            return Err(ApiServerAnswer { status, body }.error(&path));
         }
         let body = BodyDataStream::new(response.into_body()).map_err(std::io::Error::other);
         let lines = FramedRead::new(
@@ -153,7 +153,7 @@ fn pause(headers: &HeaderMap) -> Duration {
     seconds.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
 }
 
-impl Answer {
+impl ApiServerAnswer {
     /// Returns the body of a successful answer; `None` if the status is 404.
     pub fn found(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
         match self.status {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Access, AccessAttributes, AuthorizerError, ClusterError, Deadline, UserInfo};
+use admittance_admission::{
+    AccessAttributes, AccessCheckResult, AuthorizerError, ClusterError, Deadline, UserInfo,
+};
 use http::{Method, Request, header::CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -23,21 +25,21 @@ pub(crate) const NOBODY: &str =
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 #[derive(Deserialize)]
-struct Review {
-    status: Status,
+struct SubjectReview {
+    status: ReviewStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-struct Status {
+struct ReviewStatus {
     allowed: bool,
     denied: bool,
     reason: String,
     evaluation_error: String,
 }
 
-enum ReviewError {
+enum SubjectReviewError {
     Refused(String),
     /// The API server did not answer the access review.
     Request(RequestError),
@@ -47,11 +49,11 @@ pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
     attributes: &AccessAttributes,
-) -> Result<Access, AuthorizerError> {
+) -> Result<AccessCheckResult, AuthorizerError> {
     let answer = send(connection, user, attributes, Instant::now() + REVIEW_LIMIT).await;
     answer.map_err(|error| match error {
-        ReviewError::Refused(words) => AuthorizerError(words),
-        ReviewError::Request(failure) => {
+        SubjectReviewError::Refused(words) => AuthorizerError(words),
+        SubjectReviewError::Request(failure) => {
             let (url, reason) = (connection.url(), failure.advice(&needed_permission()));
             AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
         }
@@ -63,7 +65,7 @@ pub(crate) async fn ask(
     user: &UserInfo,
     attributes: &AccessAttributes,
     deadline: Deadline,
-) -> Result<Access, ClusterError> {
+) -> Result<AccessCheckResult, ClusterError> {
     let answer = send(
         connection,
         user,
@@ -72,8 +74,8 @@ pub(crate) async fn ask(
     )
     .await;
     answer.map_err(|error| match error {
-        ReviewError::Refused(words) => ClusterError::Refused(words),
-        ReviewError::Request(failure) => failure.for_plugin(&needed_permission()),
+        SubjectReviewError::Refused(words) => ClusterError::Refused(words),
+        SubjectReviewError::Request(failure) => failure.for_plugin(&needed_permission()),
     })
 }
 
@@ -83,9 +85,9 @@ async fn send(
     user: &UserInfo,
     attributes: &AccessAttributes,
     until: Instant,
-) -> Result<Access, ReviewError> {
+) -> Result<AccessCheckResult, SubjectReviewError> {
     if user.username.is_empty() && user.groups.is_empty() {
-        return Err(ReviewError::Refused(NOBODY.to_owned()));
+        return Err(SubjectReviewError::Refused(NOBODY.to_owned()));
     }
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -100,11 +102,11 @@ async fn send(
     let client = connection.client();
     let ask = async {
         let request = request.map_err(kube::Error::HttpError)?;
-        client.request::<Review>(request).await
+        client.request::<SubjectReview>(request).await
     };
     match connection.ask(Verb::Review, until, ask).await {
-        Ok(Review { status }) => answer(status).map_err(ReviewError::Refused),
-        Err(failure) => Err(ReviewError::Request(failure)),
+        Ok(SubjectReview { status }) => answer(status).map_err(SubjectReviewError::Refused),
+        Err(failure) => Err(SubjectReviewError::Request(failure)),
     }
 }
 
@@ -159,12 +161,12 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
 
 /// Returns the access that a review's status grants. As in kube-apiserver, an evaluation error is returned as an error
 /// unless the status allows or denies the action.
-fn answer(status: Status) -> Result<Access, String> {
+fn answer(status: ReviewStatus) -> Result<AccessCheckResult, String> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {
         return Err(status.evaluation_error);
     }
-    Ok(Access {
+    Ok(AccessCheckResult {
         allowed,
         reason: status.reason,
     })
@@ -202,7 +204,7 @@ mod tests {
                 Ok((false, "")),
             ),
         ] {
-            let review: Review = serde_json::from_value(json!({"status": status})).unwrap();
+            let review: SubjectReview = serde_json::from_value(json!({"status": status})).unwrap();
             let outcome = answer(review.status);
             let answer = outcome
                 .as_ref()

@@ -22,7 +22,7 @@ impl Key {
 }
 
 #[derive(Debug)]
-pub(crate) struct Cache<V>(RwLock<CachedObjects<V>>);
+pub(crate) struct ObjectCache<V>(RwLock<CachedObjects<V>>);
 
 #[derive(Debug)]
 struct CachedObjects<V> {
@@ -32,7 +32,7 @@ struct CachedObjects<V> {
     is_synced: bool,
 }
 
-impl<V> Default for Cache<V> {
+impl<V> Default for ObjectCache<V> {
     fn default() -> Self {
         Self(RwLock::new(CachedObjects {
             objects: BTreeMap::new(),
@@ -42,7 +42,7 @@ impl<V> Default for Cache<V> {
     }
 }
 
-impl<V> Cache<V> {
+impl<V> ObjectCache<V> {
     fn write<T>(&self, change: impl FnOnce(&mut CachedObjects<V>) -> T) -> T {
         change(&mut self.0.write())
     }
@@ -93,7 +93,7 @@ impl<V> Cache<V> {
     }
 }
 
-impl<V: Clone> Cache<V> {
+impl<V: Clone> ObjectCache<V> {
     pub(crate) fn all(&self) -> Vec<(Key, V)> {
         let pair = |(key, object): (&Key, &V)| (key.clone(), object.clone());
         self.read(|contents| contents.objects.iter().map(pair).collect())
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_complete_list_replaces_all_cached_objects() {
-        let cache = Cache::default();
+        let cache = ObjectCache::default();
         let key = |namespace, name| Key::new(Some(namespace), name);
         cache.begin_list();
         cache.listed(key("b", "y"), 1);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_next_page_begins_after_the_given_key() {
-        let cache = Cache::default();
+        let cache = ObjectCache::default();
         let key = |namespace, name| Key::new(Some(namespace), name);
         for (number, (namespace, name)) in [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "x")]
             .into_iter()

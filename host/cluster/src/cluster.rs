@@ -1,7 +1,7 @@
 use std::{error::Error, sync::Arc};
 
 use admittance_admission::{
-    Access, AccessAttributes, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterPage,
+    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterPage,
     ClusterQuery, ClusterReader, Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo,
     async_trait,
 };
@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use crate::{
-    ClusterConfig, ConfigError, Events, ForwardError, authorize,
+    ClusterConfig, ConfigError, EventWriter, ForwardError, authorize,
     connection::Connection,
     forward,
     health::ClusterWatch,
-    kinds::Kinds,
+    kinds::LookedUpKinds,
     lease::{Election, ElectionTimes},
     metrics,
-    namespaces::Namespaces,
-    resources::{ResourceKind, Resources},
+    namespaces::NamespaceLabels,
+    resources::{ResourceKind, WatchedResources},
 };
 
 /// A client of a Kubernetes API server. It answers from the caches of its watches where possible, and else sends a
@@ -35,8 +35,8 @@ pub struct Cluster(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     connection: Connection,
-    namespaces: Namespaces,
-    kinds: Kinds,
+    namespaces: NamespaceLabels,
+    kinds: LookedUpKinds,
 }
 
 /// The connection to a Kubernetes API server.
@@ -58,8 +58,8 @@ impl Cluster {
         metrics::begin_at_zero();
         Ok(Self(Arc::new(Inner {
             runtime: Handle::current(),
-            namespaces: Namespaces::new(connection.clone()),
-            kinds: Kinds::new(connection.clone()),
+            namespaces: NamespaceLabels::new(connection.clone()),
+            kinds: LookedUpKinds::new(connection.clone()),
             connection,
         })))
     }
@@ -79,15 +79,15 @@ impl Cluster {
     }
 
     /// Starts to watch the resources of a kind, and returns the client that reads and writes them.
-    pub fn resources(&self, kind: &ResourceKind) -> Resources {
+    pub fn resources(&self, kind: &ResourceKind) -> WatchedResources {
         self.resources_of(&kind.served())
     }
 
     /// Returns a client that reads and writes only this one resource, so the account needs no right to read other
     /// resources. `namespace` is empty for a resource of the whole cluster.
-    pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
+    pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> WatchedResources {
         let only = Some((namespace, name));
-        Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
+        WatchedResources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -103,8 +103,8 @@ impl Cluster {
         Election::new(self.0.connection.clone(), name.into(), terms)
     }
 
-    pub fn events(&self) -> Events {
-        Events::new(self.0.connection.clone())
+    pub fn events(&self) -> EventWriter {
+        EventWriter::new(self.0.connection.clone())
     }
 
     /// Forwards a client's request with this program's credentials. Of the client's headers, only `Accept`,
@@ -148,7 +148,7 @@ impl Authorizer for Cluster {
         &self,
         user: &UserInfo,
         attributes: &AccessAttributes,
-    ) -> Result<Access, AuthorizerError> {
+    ) -> Result<AccessCheckResult, AuthorizerError> {
         authorize::review(&self.0.connection, user, attributes).await
     }
 }
@@ -181,7 +181,7 @@ impl ClusterReader for Cluster {
         user: &UserInfo,
         action: &AccessAttributes,
         deadline: Deadline,
-    ) -> Result<Access, ClusterError> {
+    ) -> Result<AccessCheckResult, ClusterError> {
         authorize::ask(&self.0.connection, user, action, deadline).await
     }
 }

@@ -25,8 +25,8 @@ use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 use tracing::{Instrument, Span, debug_span, field::Empty};
 
 use crate::{
-    health::Health,
-    item::Item,
+    health::WatchHealth,
+    item::CachedObject,
     metrics::{self, Verb},
     request_error::RequestError,
 };
@@ -143,11 +143,11 @@ impl Connection {
     /// the next page. With `only_metadata`, the API server sends only the metadata of the resources.
     pub(crate) async fn list(
         &self,
-        api: &Api<Item>,
+        api: &Api<CachedObject>,
         mut params: ListParams,
         only_metadata: bool,
         until: Instant,
-    ) -> Result<(Vec<Item>, Option<String>), RequestError> {
+    ) -> Result<(Vec<CachedObject>, Option<String>), RequestError> {
         let is_page = params.limit.is_some();
         params.limit.get_or_insert(PAGE);
         let mut items = Vec::new();
@@ -157,7 +157,7 @@ impl Connection {
                 items.extend(
                     page.items
                         .into_iter()
-                        .map(|found| Item::of_metadata(found.metadata)),
+                        .map(|found| CachedObject::of_metadata(found.metadata)),
                 );
                 page.metadata
             } else {
@@ -175,7 +175,7 @@ impl Connection {
 
     /// Returns a client that lists and watches objects, and records in `health` that the server answered. Without this
     /// record, nothing would be known about a resumed watch until an object changes.
-    pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
+    pub(crate) fn observed(&self, health: Arc<WatchHealth>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();
         let service = service_fn(move |request: Request<Body>| {

@@ -10,7 +10,7 @@ use crate::{
     connection::Connection,
     metrics::Verb,
     request_error::RequestError,
-    resources::{ResourceError, Resources},
+    resources::{ResourceError, WatchedResources},
 };
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -78,8 +78,8 @@ impl Cluster {
     }
 
     /// Starts to watch the resources of a kind. Returns the client that reads them.
-    pub fn resources_of(&self, kind: &ServedKind) -> Resources {
-        Resources::new(self.connection().clone(), kind, None, self.runtime())
+    pub fn resources_of(&self, kind: &ServedKind) -> WatchedResources {
+        WatchedResources::new(self.connection().clone(), kind, None, self.runtime())
     }
 }
 

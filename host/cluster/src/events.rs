@@ -19,7 +19,7 @@ const LONGEST_NOTE: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct ClusterEvent {
     /// The object that the event is about. The event is stored in the namespace of the object.
     pub regarding: EventObject,
     pub related: Option<EventObject>,
@@ -52,12 +52,12 @@ pub struct EventObject {
 /// the earlier event grows.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Events {{ connection: {connection:?}, .. }}")]
-pub struct Events {
+pub struct EventWriter {
     connection: Connection,
     recorder: Recorder,
 }
 
-impl Events {
+impl EventWriter {
     pub(crate) fn new(connection: Connection) -> Self {
         let reporter = Reporter {
             controller: CONTROLLER.to_owned(),
@@ -69,7 +69,7 @@ impl Events {
         }
     }
 
-    pub async fn publish(&self, event: Event) -> Result<(), ResourceError> {
+    pub async fn publish(&self, event: ClusterEvent) -> Result<(), ResourceError> {
         let published = Published {
             type_: if event.is_warning {
                 EventType::Warning

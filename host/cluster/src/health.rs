@@ -58,10 +58,10 @@ pub struct ClusterWatch {
 
 /// The health of one watch. The watch writes it, and lookups read it.
 #[derive(Debug)]
-pub(crate) struct Health {
+pub(crate) struct WatchHealth {
     /// The watched kind, which appears in messages and as a label of the metrics.
     name: String,
-    now: Mutex<State>,
+    now: Mutex<HealthState>,
     /// A counter that grows with every change of the objects or of the state.
     changes: watch::Sender<u64>,
     /// Notified when the API server accepts a watch.
@@ -69,7 +69,7 @@ pub(crate) struct Health {
 }
 
 #[derive(Debug)]
-struct State {
+struct HealthState {
     state: WatchState,
     since: Moment,
     /// The last time at which the cache was known to be current. It is not updated while the watch is up, because the
@@ -81,11 +81,11 @@ struct State {
     last_error: Option<String>,
 }
 
-impl Health {
+impl WatchHealth {
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            now: Mutex::new(State {
+            now: Mutex::new(HealthState {
                 state: WatchState::Idle,
                 since: Moment::now(),
                 current: Instant::now(),
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_cache_is_used_for_a_while_after_the_watch_went_down() {
-        let health = Health::new("nodes");
+        let health = WatchHealth::new("nodes");
         assert!(!health.is_fresh(), "nothing is known yet");
         health.starting();
         assert!(health.is_fresh());

@@ -15,13 +15,13 @@ use crate::cache::Key;
 
 /// An object from the API server without `metadata.managedFields`, which is often half of the object.
 #[derive(Clone, Debug)]
-pub(crate) struct Item {
+pub(crate) struct CachedObject {
     /// The name, namespace, version and labels of the object, which the watch needs. `object` has all its fields.
     meta: ObjectMeta,
     object: Map<String, Value>,
 }
 
-impl<'de> Deserialize<'de> for Item {
+impl<'de> Deserialize<'de> for CachedObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
         let metadata = object
@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for Item {
     }
 }
 
-impl Serialize for Item {
+impl Serialize for CachedObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.object.serialize(serializer)
     }
 }
 
-impl Resource for Item {
+impl Resource for CachedObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -84,12 +84,12 @@ impl Resource for Item {
 
 /// An object in the cache. It is stored as JSON text, which takes much less memory than parsed JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Stored {
+pub(crate) struct StoredText {
     pub(crate) labels: Arc<Labels>,
     pub(crate) json: Arc<str>,
 }
 
-impl Item {
+impl CachedObject {
     pub(crate) fn of_metadata(mut meta: ObjectMeta) -> Self {
         meta.managed_fields = None;
         let mut object = Map::new();
@@ -127,9 +127,9 @@ impl Item {
         Value::Object(whole).to_string()
     }
 
-    pub(crate) fn into_stored(mut self, resource: &ApiResource) -> Stored {
+    pub(crate) fn into_stored(mut self, resource: &ApiResource) -> StoredText {
         let labels = self.meta.labels.take().unwrap_or_default();
-        Stored {
+        StoredText {
             labels: Arc::new(labels),
             json: self.into_json(resource).into(),
         }
@@ -163,17 +163,17 @@ mod tests {
                 r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"unknown":{"field":[null]}}"#,
             ),
         ] {
-            let item: Item = serde_json::from_str(sent).unwrap();
+            let item: CachedObject = serde_json::from_str(sent).unwrap();
             assert_eq!(item.key(), Key::new(None, "a"));
             assert_eq!(item.into_json(&nodes()), expected);
         }
-        let error = serde_json::from_str::<Item>(r#"{"kind":"Node"}"#).unwrap_err();
+        let error = serde_json::from_str::<CachedObject>(r#"{"kind":"Node"}"#).unwrap_err();
         assert!(error.to_string().contains("without metadata"), "{error}");
     }
 
     #[test]
     fn the_labels_of_a_stored_object_can_be_selected() {
-        let item: Item = serde_json::from_str(
+        let item: CachedObject = serde_json::from_str(
             r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"x":"y"}}}"#,
         )
         .unwrap();

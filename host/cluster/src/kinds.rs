@@ -14,49 +14,49 @@ use tokio::{runtime::Handle, sync::OnceCell, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    cache::{Cache, Key},
+    cache::{Key, ObjectCache},
     connection::Connection,
     health::ClusterWatch,
-    item::{Item, Stored},
+    item::{CachedObject, StoredText},
     metrics::Verb,
     request_error::{RequestError, permission},
     selector::TextSelector,
-    watch::{Pace, Selection, View, follow},
+    watch::{WatchPace, WatchSelection, WatchView, follow},
 };
 
 /// The maximum duration of a lookup. The deadline that the caller sets may be earlier, but a later one has no effect.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(crate) struct Kinds {
+pub(crate) struct LookedUpKinds {
     connection: Connection,
-    watches: Mutex<HashMap<ClusterKind, Watched>>,
+    watches: Mutex<HashMap<ClusterKind, KindWatch>>,
 }
 
 /// A kind and the task that watches it. The task holds no reference to this struct, so the task ends when this is
 /// dropped.
 #[derive(Debug)]
-struct Watched {
-    kind: Arc<Kind>,
+struct KindWatch {
+    kind: Arc<WatchedKind>,
     _task: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
-struct Kind {
+struct WatchedKind {
     name: ClusterKind,
     connection: Connection,
-    served: OnceCell<Served>,
-    view: View<Stored>,
+    served: OnceCell<DiscoveredKind>,
+    view: WatchView<StoredText>,
 }
 
 #[derive(Clone, Debug)]
-struct Served {
+struct DiscoveredKind {
     resource: ApiResource,
     is_namespaced: bool,
     can_watch: bool,
 }
 
-impl Kinds {
+impl LookedUpKinds {
     pub(crate) fn new(connection: Connection) -> Self {
         Self {
             connection,
@@ -64,21 +64,21 @@ impl Kinds {
         }
     }
 
-    fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<Kind> {
+    fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<WatchedKind> {
         let mut watches = self.watches.lock();
         if let Some(watched) = watches.get(name) {
             return watched.kind.clone();
         }
-        let kind = Arc::new(Kind {
+        let kind = Arc::new(WatchedKind {
             name: name.clone(),
             connection: self.connection.clone(),
             served: OnceCell::new(),
-            view: View::new(name.to_string()),
+            view: WatchView::new(name.to_string()),
         });
         kind.view.health.starting();
         let followed = kind.clone();
         let task = AbortOnDropHandle::new(runtime.spawn(async move { followed.follow().await }));
-        let watched = Watched {
+        let watched = KindWatch {
             kind: kind.clone(),
             _task: task,
         };
@@ -94,7 +94,7 @@ impl Kinds {
         let watches = self.watches.lock();
         let mut kinds: Vec<_> = watches.iter().collect();
         kinds.sort_by_key(|(name, _)| *name);
-        let status = |(name, watched): (&ClusterKind, &Watched)| watched.kind.view.status(name.to_string());
+        let status = |(name, watched): (&ClusterKind, &KindWatch)| watched.kind.view.status(name.to_string());
         kinds.into_iter().map(status).collect()
     }
 
@@ -124,9 +124,9 @@ impl Kinds {
     }
 }
 
-impl Kind {
+impl WatchedKind {
     /// Returns the discovered properties of the kind, which are requested only once.
-    async fn served(&self, until: Instant) -> Result<&Served, RequestError> {
+    async fn served(&self, until: Instant) -> Result<&DiscoveredKind, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
                 Some((group, version)) => GroupVersionKind::gvk(group, version, self.name.kind()),
@@ -137,7 +137,7 @@ impl Kind {
                 .connection
                 .ask(Verb::Discover, until, pinned_kind(&client, &gvk))
                 .await?;
-            Ok(Served {
+            Ok(DiscoveredKind {
                 resource,
                 is_namespaced: capabilities.scope == Scope::Namespaced,
                 can_watch: capabilities.supports_operation(verbs::WATCH)
@@ -157,7 +157,7 @@ impl Kind {
     }
 
     async fn follow(&self) {
-        let mut pace = Pace::new(&self.connection);
+        let mut pace = WatchPace::new(&self.connection);
         let served = loop {
             match self.served(Instant::now() + LOOKUP_LIMIT).await {
                 Ok(served) => break served,
@@ -180,12 +180,12 @@ impl Kind {
             return;
         }
         let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
-        let entry = |item: Item| (item.key(), item.into_stored(resource));
-        let api = |client| Api::<Item>::all_with(client, resource);
+        let entry = |item: CachedObject| (item.key(), item.into_stored(resource));
+        let api = |client| Api::<CachedObject>::all_with(client, resource);
         follow(
             &self.connection,
             api,
-            Selection::All,
+            WatchSelection::All,
             &self.view,
             entry,
             &permission,
@@ -193,7 +193,11 @@ impl Kind {
         .await;
     }
 
-    fn api(&self, served: &Served, namespace: Option<&str>) -> Result<Api<Item>, ClusterError> {
+    fn api(
+        &self,
+        served: &DiscoveredKind,
+        namespace: Option<&str>,
+    ) -> Result<Api<CachedObject>, ClusterError> {
         let client: Client = self.connection.client();
         match namespace {
             None => Ok(Api::all_with(client, &served.resource)),
@@ -208,11 +212,11 @@ impl Kind {
         }
     }
 
-    fn error(&self, served: &Served, verb: &str, failure: &RequestError) -> ClusterError {
+    fn error(&self, served: &DiscoveredKind, verb: &str, failure: &RequestError) -> ClusterError {
         failure.for_plugin(&permission(verb, &served.resource.plural, &served.resource.group))
     }
 
-    async fn discovered(&self, until: Instant) -> Result<&Served, ClusterError> {
+    async fn discovered(&self, until: Instant) -> Result<&DiscoveredKind, ClusterError> {
         self.served(until).await.map_err(|failure| {
             failure.for_plugin("allow this program's account to read the API server's discovery")
         })
@@ -301,13 +305,13 @@ const START_LENGTH: usize = 4096;
 
 impl Start {
     pub(crate) fn page(
-        cache: &Cache<Stored>,
+        cache: &ObjectCache<StoredText>,
         query: &ClusterQuery,
         after: Option<&Key>,
         selector: &TextSelector,
     ) -> ClusterPage {
         let limit = query.limit.map_or(usize::MAX, |limit| limit.get() as usize);
-        let chosen = |stored: &Stored| selector.matches(&stored.labels);
+        let chosen = |stored: &StoredText| selector.matches(&stored.labels);
         let (stored, rest) = cache.page(query.namespace.as_deref(), after, limit, chosen);
         ClusterPage {
             objects: stored.into_iter().map(|stored| stored.json).collect(),

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     connection::Connection,
-    members::Members,
+    members::ReplicaMembers,
     metrics::{self, Verb},
     request_error::{RequestError, permission},
 };
@@ -126,9 +126,9 @@ impl Election {
 
     /// Returns the replicas of this program, including itself. Each replica holds a Lease of its own, which is renewed
     /// and expires after these times.
-    pub fn members(&self, terms: ElectionTimes) -> Members {
+    pub fn members(&self, terms: ElectionTimes) -> ReplicaMembers {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
-        Members::new(
+        ReplicaMembers::new(
             self.connection.clone(),
             leader,
             identity,

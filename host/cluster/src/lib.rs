@@ -3,7 +3,7 @@
 //!
 //! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is complete, and
 //! when a watch has been down for too long, it sends a request to the server instead. An unavailable server affects
-//! only the lookups that need it. In tests of plugins, [`Manifests`] replace the server.
+//! only the lookups that need it. In tests of plugins, [`ManifestFiles`] replace the server.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
@@ -33,15 +33,15 @@ mod roles;
 mod selector;
 mod watch;
 
-pub use answer::{Answer, AnswerError};
+pub use answer::{AnswerError, ApiServerAnswer};
 pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
 pub use discovery::ServedKind;
-pub use events::{Event, EventObject, Events};
+pub use events::{ClusterEvent, EventObject, EventWriter};
 pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
 pub use lease::{Election, ElectionTimes, LeaderStatus};
-pub use manifests::Manifests;
-pub use members::{Annotations, LeaseMember, LeaseMembership, Members};
+pub use manifests::ManifestFiles;
+pub use members::{Annotations, LeaseMember, LeaseMembership, ReplicaMembers};
 pub use metrics::METRICS;
-pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources, next_change};
+pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, WatchedResources, next_change};

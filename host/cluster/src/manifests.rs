@@ -3,18 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use admittance_admission::{
-    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, UserInfo, async_trait,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
+    Deadline, Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, UserInfo, async_trait,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::{
     authorize::NOBODY,
-    cache::{Cache, Key},
-    item::{Item, Stored},
+    cache::{Key, ObjectCache},
+    item::{CachedObject, StoredText},
     kinds::{Start, restart},
-    roles::Roles,
+    roles::ManifestRoles,
     selector::TextSelector,
 };
 
@@ -22,22 +22,22 @@ use crate::{
 /// is one, and the label `kubernetes.io/metadata.name`. The roles among the objects determine what users may do. Cheap
 /// to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Manifests(Arc<Contents>);
+pub struct ManifestFiles(Arc<ManifestContents>);
 
 #[derive(Debug, Default)]
-struct Contents {
-    kinds: BTreeMap<ClusterKind, Cache<Stored>>,
-    roles: Roles,
+struct ManifestContents {
+    kinds: BTreeMap<ClusterKind, ObjectCache<StoredText>>,
+    roles: ManifestRoles,
 }
 
-impl Manifests {
+impl ManifestFiles {
     /// Creates a cluster of these objects. If two objects have the same kind, namespace and name, the later one counts.
     ///
     /// # Errors
     ///
     /// Returns a sentence about the first value that is not an [object](Self::check), or is a role that cannot be read.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Result<Self, String> {
-        let Contents { mut kinds, mut roles } = Contents::default();
+        let ManifestContents { mut kinds, mut roles } = ManifestContents::default();
         for (index, object) in objects.into_iter().enumerate() {
             let of_object = |problem: String| format!("object {} of the cluster: {problem}", index + 1);
             let kind = Self::check(&object).map_err(of_object)?;
@@ -45,11 +45,12 @@ impl Manifests {
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind.kind()));
             roles.add(&object).map_err(of_object)?;
-            let item: Item = serde_json::from_value(object).map_err(|error| of_object(error.to_string()))?;
+            let item: CachedObject =
+                serde_json::from_value(object).map_err(|error| of_object(error.to_string()))?;
             let objects = kinds.entry(kind).or_default();
             objects.insert(item.key(), item.into_stored(&resource));
         }
-        Ok(Self(Arc::new(Contents { kinds, roles })))
+        Ok(Self(Arc::new(ManifestContents { kinds, roles })))
     }
 
     /// Returns the kind of a manifest's object.
@@ -69,13 +70,13 @@ impl Manifests {
         Ok(kind)
     }
 
-    fn find(&self, kind: &ClusterKind, namespace: Option<&str>, name: &str) -> Option<Stored> {
+    fn find(&self, kind: &ClusterKind, namespace: Option<&str>, name: &str) -> Option<StoredText> {
         self.0.kinds.get(kind)?.get(&Key::new(namespace, name))
     }
 }
 
 #[async_trait]
-impl ClusterReader for Manifests {
+impl ClusterReader for ManifestFiles {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -110,7 +111,7 @@ impl ClusterReader for Manifests {
         user: &UserInfo,
         action: &AccessAttributes,
         _: Deadline,
-    ) -> Result<Access, ClusterError> {
+    ) -> Result<AccessCheckResult, ClusterError> {
         if user.username.is_empty() && user.groups.is_empty() {
             return Err(ClusterError::Refused(NOBODY.to_owned()));
         }
@@ -119,7 +120,7 @@ impl ClusterReader for Manifests {
 }
 
 #[async_trait]
-impl NamespaceSource for Manifests {
+impl NamespaceSource for ManifestFiles {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
         let found = self.find(&ClusterKind::new("v1", "Namespace"), None, namespace);
         let known = found.map(|found| (namespace.to_owned(), (*found.labels).clone()));
@@ -141,7 +142,7 @@ mod tests {
             json!({"apiVersion": "v1", "kind": kind,
                    "metadata": {"namespace": namespace, "name": name, "labels": {"zone": zone}}})
         };
-        let cluster = Manifests::new([
+        let cluster = ManifestFiles::new([
             object("Node", None, "n1", "a"),
             object("Node", None, "n2", "b"),
             object("Pod", Some("shop"), "web", "a"),
@@ -204,7 +205,7 @@ mod tests {
             (json!({"apiVersion": "v1", "kind": "Node"}), "`metadata.name`"),
             (json!(["a"]), "`apiVersion`"),
         ] {
-            let error = Manifests::new([object]).unwrap_err();
+            let error = ManifestFiles::new([object]).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     lease::{ElectionTimes, LABEL, REQUEST_LIMIT, current_time, has_expired},
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{Selection, View, spawn},
+    watch::{WatchSelection, WatchView, spawn},
 };
 
 pub type Annotations = BTreeMap<String, String>;
@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The Leases of all replicas of this program, including the Lease that this replica holds. Lives as long as the
 /// program.
 #[derive(Debug)]
-pub struct Members {
+pub struct ReplicaMembers {
     connection: Connection,
     api: Api<Lease>,
     /// The name of the leader's Lease.
@@ -46,7 +46,7 @@ pub struct Members {
     name: String,
     identity: String,
     terms: ElectionTimes,
-    view: Arc<View<LeaseFields>>,
+    view: Arc<WatchView<LeaseFields>>,
     /// The last version of each Lease that this replica has seen, and the time at which it first saw that version.
     seen: Mutex<HashMap<String, (LeaseFields, Instant)>>,
     annotations: watch::Sender<Annotations>,
@@ -83,7 +83,7 @@ pub struct LeaseMembership {
     pub problem: Option<String>,
 }
 
-impl Members {
+impl ReplicaMembers {
     /// Creates the list of the replicas that take part in the election by this Lease. `identity` is the name of this
     /// replica.
     pub(crate) fn new(
@@ -93,7 +93,7 @@ impl Members {
         terms: ElectionTimes,
         runtime: &Handle,
     ) -> Self {
-        let view = Arc::new(View::new("replicas"));
+        let view = Arc::new(WatchView::new("replicas"));
         let entry = |lease: Lease| {
             let held = LeaseFields {
                 spec: lease.spec.unwrap_or_default(),
@@ -105,7 +105,7 @@ impl Members {
             runtime,
             &connection,
             |client: Client| Api::<Lease>::default_namespaced(client),
-            Selection::Labelled(format!("{LABEL}={leader}")),
+            WatchSelection::Labelled(format!("{LABEL}={leader}")),
             &view,
             entry,
             permission("`list` and `watch`", "leases", "coordination.k8s.io"),

@@ -17,24 +17,24 @@ use crate::{
     cache::Key,
     connection::Connection,
     health::ClusterWatch,
-    item::Item,
+    item::CachedObject,
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{Selection, View, spawn},
+    watch::{WatchSelection, WatchView, spawn},
 };
 
 /// The maximum duration of a lookup of a namespace. The deadline of the request may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A namespace without its spec and status: only its metadata is requested.
-type Namespace = PartialObjectMeta<Item>;
+type Namespace = PartialObjectMeta<CachedObject>;
 
 /// The namespaces of the cluster and their labels. The watch starts with the first lookup, so a host that never looks
 /// up a namespace needs no permission to watch them.
 #[derive(Debug)]
-pub(crate) struct Namespaces {
+pub(crate) struct NamespaceLabels {
     connection: Connection,
-    view: Arc<View<Arc<Labels>>>,
+    view: Arc<WatchView<Arc<Labels>>>,
     task: OnceLock<AbortOnDropHandle<()>>,
 }
 
@@ -66,11 +66,11 @@ fn not_found(name: &str) -> NamespaceLookupError {
     NamespaceLookupError(format!("namespace {name:?} not found"))
 }
 
-impl Namespaces {
+impl NamespaceLabels {
     pub(crate) fn new(connection: Connection) -> Self {
         Self {
             connection,
-            view: Arc::new(View::new("namespaces")),
+            view: Arc::new(WatchView::new("namespaces")),
             task: OnceLock::new(),
         }
     }
@@ -79,7 +79,15 @@ impl Namespaces {
         self.task.get_or_init(|| {
             let permission = permission("`list` and `watch`", "namespaces", "");
             let (connection, view) = (&self.connection, &self.view);
-            spawn(runtime, connection, api, Selection::All, view, entry, permission)
+            spawn(
+                runtime,
+                connection,
+                api,
+                WatchSelection::All,
+                view,
+                entry,
+                permission,
+            )
         });
     }
 

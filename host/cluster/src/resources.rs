@@ -15,17 +15,17 @@ use serde_json::{Map, Value, json};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::changes::{LastRead, Version, version};
+use self::changes::{ContentVersion, LastResourceRead, version};
 pub use self::{changes::next_change, edit::ResourceEdit};
 use crate::{
     cache::Key,
     connection::Connection,
     discovery::ServedKind,
     forward::create_namespace,
-    item::Item,
+    item::CachedObject,
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{Selection, View, spawn},
+    watch::{WatchSelection, WatchView, spawn},
 };
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub enum ResourceError {
     /// effect.
     #[error("{0}")]
     Unavailable(String),
-    /// An [edit](Resources::edit) was sent, and it is unknown whether it has taken effect.
+    /// An [edit](WatchedResources::edit) was sent, and it is unknown whether it has taken effect.
     #[error("{reason}; it is unknown whether {path} was written: check it before you retry", path = path.display())]
     Unknown { reason: String, path: PathBuf },
 }
@@ -83,15 +83,15 @@ impl ResourceError {
 /// Every read is a request to the API server. The watch only signals that something other than the status of a resource
 /// has changed.
 #[derive(Clone, Debug)]
-pub struct Resources(Arc<Inner>);
+pub struct WatchedResources(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
     resource: ApiResource,
     is_namespaced: bool,
-    view: Arc<View<Version>>,
-    last: Mutex<Option<LastRead>>,
+    view: Arc<WatchView<ContentVersion>>,
+    last: Mutex<Option<LastResourceRead>>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -122,7 +122,7 @@ impl Resource {
         self.object.get("metadata")?.get(field)?.as_str()
     }
 
-    fn from_item(item: Item) -> Self {
+    fn from_item(item: CachedObject) -> Self {
         let Key { namespace, name } = item.key();
         Self {
             namespace,
@@ -131,13 +131,13 @@ impl Resource {
         }
     }
 
-    fn item(&self) -> Result<Item, ResourceError> {
+    fn item(&self) -> Result<CachedObject, ResourceError> {
         serde_json::from_value(Value::Object(self.object.clone()))
             .map_err(|error| ResourceError::Refused(error.to_string()))
     }
 }
 
-impl Resources {
+impl WatchedResources {
     /// Watches all resources of a kind. With `only`, watches only the resource of this namespace and name.
     pub(crate) fn new(
         connection: Connection,
@@ -146,9 +146,9 @@ impl Resources {
         runtime: &Handle,
     ) -> Self {
         let resource = kind.resource.clone();
-        let view = Arc::new(View::new(resource.plural.clone()));
+        let view = Arc::new(WatchView::new(resource.plural.clone()));
         // The watch keeps only the namespace, name and version of each resource.
-        let entry = |found: PartialObjectMeta<Item>| {
+        let entry = |found: PartialObjectMeta<CachedObject>| {
             let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
             let metadata = found.metadata;
             let name = metadata.name.unwrap_or_default();
@@ -162,7 +162,9 @@ impl Resources {
             "" => Api::all_with(client, &watched),
             namespace => Api::namespaced_with(client, namespace, &watched),
         };
-        let selection = only.map_or(Selection::All, |(_, name)| Selection::Named(name.to_owned()));
+        let selection = only.map_or(WatchSelection::All, |(_, name)| {
+            WatchSelection::Named(name.to_owned())
+        });
         let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
         let task = spawn(runtime, &connection, api, selection, &view, entry, permission);
         Self(Arc::new(Inner {
@@ -181,7 +183,7 @@ impl Resources {
     }
 
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
-        let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
+        let api = Api::<CachedObject>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
         let found = self
             .0
@@ -361,7 +363,7 @@ impl Resources {
             .map_err(|failure| self.error("delete", failure))
     }
 
-    fn api(&self, namespace: &str) -> Api<Item> {
+    fn api(&self, namespace: &str) -> Api<CachedObject> {
         let client = self.0.connection.client();
         if self.0.is_namespaced {
             Api::namespaced_with(client, namespace, &self.0.resource)

@@ -1,6 +1,6 @@
 //! Reads the roles among the manifests, and decides what users may do as Kubernetes' RBAC does.
 
-use admittance_admission::{Access, AccessAttributes, UserInfo};
+use admittance_admission::{AccessAttributes, AccessCheckResult, UserInfo};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
@@ -12,9 +12,9 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const MASTERS: &str = "system:masters";
 
 #[derive(Debug, Default)]
-pub(crate) struct Roles {
+pub(crate) struct ManifestRoles {
     rules: Vec<(Name, Vec<PolicyRule>)>,
-    bindings: Vec<Binding>,
+    bindings: Vec<ManifestBinding>,
 }
 
 /// The name of a role or a binding, with its namespace. One that belongs to the whole cluster has no namespace.
@@ -25,13 +25,13 @@ struct Name {
 }
 
 #[derive(Debug)]
-struct Binding {
+struct ManifestBinding {
     name: Name,
     role: Name,
     subjects: Vec<Subject>,
 }
 
-impl Roles {
+impl ManifestRoles {
     /// Adds an object if it is a role or a binding of roles, and ignores all other objects. Returns an error if a role
     /// or a binding cannot be read.
     pub(crate) fn add(&mut self, object: &Value) -> Result<(), String> {
@@ -69,7 +69,7 @@ impl Roles {
             namespace: name.namespace.clone().filter(|_| is_local),
             name: role.name,
         };
-        self.bindings.push(Binding {
+        self.bindings.push(ManifestBinding {
             name,
             role,
             subjects: subjects.unwrap_or_default(),
@@ -78,8 +78,8 @@ impl Roles {
 
     /// Returns whether a user may do this. The group [`MASTERS`] may do everything; all other users need a role that
     /// allows it.
-    pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> Access {
-        let allowed = |reason: String| Access {
+    pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> AccessCheckResult {
+        let allowed = |reason: String| AccessCheckResult {
             allowed: true,
             reason,
         };
@@ -90,7 +90,7 @@ impl Roles {
             AccessAttributes::Resource { namespace, .. } => namespace.as_str(),
             AccessAttributes::Path { .. } => "",
         };
-        for Binding { name, role, subjects } in &self.bindings {
+        for ManifestBinding { name, role, subjects } in &self.bindings {
             let namespace = name.namespace.as_deref();
             if namespace.is_some_and(|namespace| namespace != place) {
                 continue;
@@ -119,7 +119,7 @@ impl Roles {
                 ));
             }
         }
-        Access::default()
+        AccessCheckResult::default()
     }
 }
 
@@ -190,8 +190,8 @@ mod tests {
 
     use super::*;
 
-    fn roles() -> Roles {
-        let mut roles = Roles::default();
+    fn roles() -> ManifestRoles {
+        let mut roles = ManifestRoles::default();
         let role = |kind: &str, namespace: Option<&str>, name: &str, rules: Value| {
             json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, "namespace": namespace},
                    "rules": rules})
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn an_unreadable_role_is_reported() {
         let role = json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "a"}, "rules": 7});
-        let error = Roles::default().add(&role).unwrap_err();
+        let error = ManifestRoles::default().add(&role).unwrap_err();
         assert!(error.starts_with(r#"the "Role" "a" cannot be read: "#), "{error}");
     }
 }

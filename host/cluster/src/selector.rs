@@ -1,7 +1,7 @@
 //! Label selectors as text: `app=web,tier in (db, cache),!canary`.
 
 use admittance_admission::{
-    LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
+    LabelOperator, LabelRequirement, LabelSelector, Labels, NAME_PART_LENGTH, is_dns_subdomain, is_name_part,
 };
 
 // The next two constants limit a selector, because every object is compared with each of its requirements: its length
@@ -13,12 +13,12 @@ const REQUIREMENTS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextSelector {
     sets: LabelSelector,
-    bounds: Vec<Bound>,
+    bounds: Vec<LabelBound>,
 }
 
 /// A requirement `key>1` or `key<9`: the value of the label must be a whole number above or below the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Bound {
+struct LabelBound {
     key: String,
     side: Side,
     limit: i64,
@@ -30,7 +30,7 @@ enum Side {
     Below,
 }
 
-impl Bound {
+impl LabelBound {
     fn holds(&self, labels: &Labels) -> bool {
         let number = labels.get(&self.key).and_then(|label| label.parse::<i64>().ok());
         number.is_some_and(|number| match self.side {
@@ -49,7 +49,7 @@ impl TextSelector {
                 text.len()
             ));
         }
-        let mut reader = Reader {
+        let mut reader = SelectorReader {
             words: words(text),
             next: 0,
         };
@@ -64,13 +64,13 @@ impl TextSelector {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word<'a> {
+enum SelectorWord<'a> {
     /// A sign of the grammar: one of `( ) , ! = == != < >`.
     Sign(&'a str),
     Name(&'a str),
 }
 
-impl<'a> Word<'a> {
+impl<'a> SelectorWord<'a> {
     fn text(self) -> &'a str {
         match self {
             Self::Sign(text) | Self::Name(text) => text,
@@ -78,7 +78,7 @@ impl<'a> Word<'a> {
     }
 }
 
-fn words(text: &str) -> Vec<Word<'_>> {
+fn words(text: &str) -> Vec<SelectorWord<'_>> {
     let is_sign = |letter: char| matches!(letter, '(' | ')' | ',' | '!' | '=' | '<' | '>');
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -90,11 +90,11 @@ fn words(text: &str) -> Vec<Word<'_>> {
                 1
             };
             let (word, after) = rest.split_at(length);
-            (Word::Sign(word), after)
+            (SelectorWord::Sign(word), after)
         } else {
             let end = rest.find(|letter: char| is_sign(letter) || letter.is_whitespace());
             let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
-            (Word::Name(word), after)
+            (SelectorWord::Name(word), after)
         };
         words.push(word);
         rest = after.trim_start();
@@ -102,24 +102,24 @@ fn words(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-struct Reader<'a> {
-    words: Vec<Word<'a>>,
+struct SelectorReader<'a> {
+    words: Vec<SelectorWord<'a>>,
     next: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn peek(&self) -> Option<Word<'a>> {
+impl<'a> SelectorReader<'a> {
+    fn peek(&self) -> Option<SelectorWord<'a>> {
         self.words.get(self.next).copied()
     }
 
-    fn take(&mut self) -> Option<Word<'a>> {
+    fn take(&mut self) -> Option<SelectorWord<'a>> {
         let word = self.peek();
         self.next += 1;
         word
     }
 
     fn ends_requirement(&self) -> bool {
-        matches!(self.peek(), None | Some(Word::Sign(",")))
+        matches!(self.peek(), None | Some(SelectorWord::Sign(",")))
     }
 
     fn selector(&mut self) -> Result<TextSelector, String> {
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
             }
             match self.take() {
                 None => break,
-                Some(Word::Sign(",")) => {}
+                Some(SelectorWord::Sign(",")) => {}
                 Some(word) => return Err(format!("expected a comma before `{}`", word.text())),
             }
         }
@@ -145,11 +145,15 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn requirement(&mut self, sets: &mut Vec<Requirement>, bounds: &mut Vec<Bound>) -> Result<(), String> {
+    fn requirement(
+        &mut self,
+        sets: &mut Vec<LabelRequirement>,
+        bounds: &mut Vec<LabelBound>,
+    ) -> Result<(), String> {
         let set = |key: &str, operator, values| {
-            Requirement::new(key, operator, values).map_err(|error| format!("at `{key}`: {error}"))
+            LabelRequirement::new(key, operator, values).map_err(|error| format!("at `{key}`: {error}"))
         };
-        if self.peek() == Some(Word::Sign("!")) {
+        if self.peek() == Some(SelectorWord::Sign("!")) {
             self.take();
             sets.push(set(self.key("after `!`")?, LabelOperator::DoesNotExist, vec![])?);
             return Ok(());
@@ -159,7 +163,7 @@ impl<'a> Reader<'a> {
             sets.push(set(key, LabelOperator::Exists, vec![])?);
             return Ok(());
         }
-        let operator = self.take().map_or("", Word::text);
+        let operator = self.take().map_or("", SelectorWord::text);
         match operator {
             "=" | "==" => sets.push(set(key, LabelOperator::In, vec![self.value()?])?),
             "!=" => sets.push(set(key, LabelOperator::NotIn, vec![self.value()?])?),
@@ -177,8 +181,8 @@ impl<'a> Reader<'a> {
 
     fn key(&mut self, place: &str) -> Result<&'a str, String> {
         match self.take() {
-            Some(Word::Name(key)) => check_key(key).map(|()| key),
-            Some(Word::Sign(sign)) => Err(format!("expected a label key {place}, found `{sign}`")),
+            Some(SelectorWord::Name(key)) => check_key(key).map(|()| key),
+            Some(SelectorWord::Sign(sign)) => Err(format!("expected a label key {place}, found `{sign}`")),
             None => Err(format!("expected a label key {place}")),
         }
     }
@@ -188,27 +192,27 @@ impl<'a> Reader<'a> {
             return Ok(String::new());
         }
         match self.take() {
-            Some(Word::Name(value)) => check_value(value).map(|()| value.to_owned()),
+            Some(SelectorWord::Name(value)) => check_value(value).map(|()| value.to_owned()),
             other => Err(format!(
                 "expected a value, found `{}`",
-                other.map_or("", Word::text)
+                other.map_or("", SelectorWord::text)
             )),
         }
     }
 
     /// Reads a list of values such as `(a, b)`. If there is nothing between two commas, that counts as an empty value.
     fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
-        if self.take() != Some(Word::Sign("(")) {
+        if self.take() != Some(SelectorWord::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));
         }
         let mut values = Vec::new();
-        if self.peek() == Some(Word::Sign(")")) {
+        if self.peek() == Some(SelectorWord::Sign(")")) {
             self.take();
             return Ok(values);
         }
         loop {
             let value = match self.peek() {
-                Some(Word::Name(value)) => {
+                Some(SelectorWord::Name(value)) => {
                     self.take();
                     check_value(value)?;
                     value
@@ -217,20 +221,20 @@ impl<'a> Reader<'a> {
             };
             values.push(value.to_owned());
             match self.take() {
-                Some(Word::Sign(",")) => {}
-                Some(Word::Sign(")")) => return Ok(values),
+                Some(SelectorWord::Sign(",")) => {}
+                Some(SelectorWord::Sign(")")) => return Ok(values),
                 Some(word) => return Err(format!("expected a comma before `{}`", word.text())),
                 None => return Err("a parenthesis is not closed".to_owned()),
             }
         }
     }
 
-    fn bound(&mut self, key: &str, operator: &str) -> Result<Bound, String> {
+    fn bound(&mut self, key: &str, operator: &str) -> Result<LabelBound, String> {
         let value = self.value()?;
         let limit = value
             .parse()
             .map_err(|_| format!("`{key}{operator}` needs a whole number, not `{value}`"))?;
-        Ok(Bound {
+        Ok(LabelBound {
             key: key.to_owned(),
             side: if operator == ">" { Side::Above } else { Side::Below },
             limit,

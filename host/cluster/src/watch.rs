@@ -13,9 +13,9 @@ use tokio::{runtime::Handle, sync::watch, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    cache::{Cache, Key},
+    cache::{Key, ObjectCache},
     connection::Connection,
-    health::{ClusterWatch, Health},
+    health::{ClusterWatch, WatchHealth},
     metrics::{self, Verb},
     request_error::RequestError,
 };
@@ -28,16 +28,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The cache and the health of a watch. The watch writes them, and lookups read them.
 #[derive(Debug)]
-pub(crate) struct View<V> {
-    pub(crate) cache: Cache<V>,
-    pub(crate) health: Arc<Health>,
+pub(crate) struct WatchView<V> {
+    pub(crate) cache: ObjectCache<V>,
+    pub(crate) health: Arc<WatchHealth>,
 }
 
-impl<V> View<V> {
+impl<V> WatchView<V> {
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
-            cache: Cache::default(),
-            health: Arc::new(Health::new(name)),
+            cache: ObjectCache::default(),
+            health: Arc::new(WatchHealth::new(name)),
         }
     }
 
@@ -50,13 +50,13 @@ impl<V> View<V> {
     }
 }
 
-pub(crate) struct Pace {
+pub(crate) struct WatchPace {
     answers: watch::Receiver<bool>,
     waits: Backoff,
     has_expired: bool,
 }
 
-impl Pace {
+impl WatchPace {
     pub(crate) fn new(connection: &Connection) -> Self {
         Self {
             answers: connection.answers(),
@@ -100,7 +100,7 @@ impl Pace {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Selection {
+pub(crate) enum WatchSelection {
     All,
     /// Only the object of this name, because the account may read no other object of the kind.
     Named(String),
@@ -113,8 +113,8 @@ pub(crate) fn spawn<K, V>(
     runtime: &Handle,
     connection: &Connection,
     api: impl Fn(Client) -> Api<K> + Send + 'static,
-    selection: Selection,
-    view: &Arc<View<V>>,
+    selection: WatchSelection,
+    view: &Arc<WatchView<V>>,
     entry: impl Fn(K) -> (Key, V) + Send + 'static,
     permission: String,
 ) -> AbortOnDropHandle<()>
@@ -134,8 +134,8 @@ where
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
-    selection: Selection,
-    view: &View<V>,
+    selection: WatchSelection,
+    view: &WatchView<V>,
     entry: impl Fn(K) -> (Key, V),
     permission: &str,
 ) where
@@ -144,13 +144,13 @@ pub(crate) async fn follow<K, V>(
 {
     let health = &view.health;
     let client = connection.observed(health.clone());
-    let mut pace = Pace::new(connection);
+    let mut pace = WatchPace::new(connection);
     loop {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
         config = match &selection {
-            Selection::All => config,
-            Selection::Named(name) => config.fields(&format!("metadata.name={name}")),
-            Selection::Labelled(label) => config.labels(label),
+            WatchSelection::All => config,
+            WatchSelection::Named(name) => config.fields(&format!("metadata.name={name}")),
+            WatchSelection::Labelled(label) => config.labels(label),
         };
         let mut events = pin!(watcher(api(client.clone()), config));
         loop {
@@ -173,17 +173,17 @@ pub(crate) async fn follow<K, V>(
                     take(event, view, &entry);
                     continue;
                 }
-                Some(Err(error)) => Problem::from(error),
+                Some(Err(error)) => WatchProblem::from(error),
                 None => break,
             };
             match &problem {
-                Problem::Expired => {
+                WatchProblem::Expired => {
                     tracing::info!(watch = health.name(), "the watch expired; listing again");
                     health.starting();
                     pace.expired().await;
                     break;
                 }
-                Problem::Failed(verb, failure) => {
+                WatchProblem::Failed(verb, failure) => {
                     metrics::count(*verb, failure.result());
                     match failure {
                         RequestError::Forbidden(words) => health.refused(format!("{words}; {permission}")),
@@ -196,7 +196,7 @@ pub(crate) async fn follow<K, V>(
     }
 }
 
-fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
+fn take<K, V: PartialEq>(event: Event<K>, view: &WatchView<V>, entry: &impl Fn(K) -> (Key, V)) {
     match event {
         Event::Init => view.cache.begin_list(),
         Event::InitApply(object) => {
@@ -221,7 +221,7 @@ fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> 
     }
 }
 
-enum Problem {
+enum WatchProblem {
     /// The server no longer has the changes since the version from which the watch was to continue (status 410).
     Expired,
     Failed(Verb, RequestError),
@@ -229,7 +229,7 @@ enum Problem {
 
 const GONE: u16 = 410;
 
-impl From<watcher::Error> for Problem {
+impl From<watcher::Error> for WatchProblem {
     fn from(error: watcher::Error) -> Self {
         let (verb, error) = match error {
             watcher::Error::InitialListFailed(error) => (Verb::List, error),
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_success_resets_the_pauses_between_attempts() {
-        let mut pace = Pace {
+        let mut pace = WatchPace {
             answers: watch::channel(true).1,
             waits: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
             has_expired: false,

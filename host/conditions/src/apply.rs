@@ -8,7 +8,7 @@ pub(crate) use self::json_patch::patched;
 use crate::{
     functions::time::{duration_text, timestamp_text},
     structure::Structure,
-    value::{List, Map, Part, Value},
+    value::{CelList, KeyPart, Map, Value},
 };
 
 mod json_patch;
@@ -24,7 +24,7 @@ const DEADLINE_INTERVAL: usize = 64 << 10;
 ///
 /// Values share their parts, so a short expression may have a very long result. Therefore length and deadline are
 /// checked.
-pub(crate) struct Writer {
+pub(crate) struct JsonWriter {
     text: String,
     limit: usize,
     deadline: Deadline,
@@ -36,7 +36,7 @@ pub(crate) struct Writer {
 
 type WriteResult = Result<(), Failure>;
 
-impl Writer {
+impl JsonWriter {
     pub(crate) fn new(limit: usize, deadline: Deadline) -> Self {
         Self {
             text: String::new(),
@@ -48,7 +48,7 @@ impl Writer {
         }
     }
 
-    pub(crate) fn patch(mut self, operations: &List<'_>) -> Result<String, Failure> {
+    pub(crate) fn patch(mut self, operations: &CelList<'_>) -> Result<String, Failure> {
         if operations.len() > Patch::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(operations.len()).into());
         }
@@ -150,7 +150,7 @@ impl Writer {
     }
 
     /// Writes an object to apply, or an object inside it. Its type name must be `path`.
-    fn part(&mut self, part: &Part<'_>, path: &str) -> WriteResult {
+    fn part(&mut self, part: &KeyPart<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(
                 "type mismatch: unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",

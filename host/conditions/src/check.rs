@@ -6,13 +6,14 @@ use admittance_admission::{ClusterKind, Deadline, suggestion};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
 
 use crate::{
-    expression::{Entry, Expression, Item, OrElse},
+    expression::{Expression, ListItem, MapEntry, OrElse},
     functions::{
-        Function, Style, find, find_for_kyverno, format, http, lookup, names, refusal, regex::Pattern,
+        CelFunction, Style, find, find_for_kyverno, format, http, lookup, names, refusal,
+        regex::CompiledRegex,
     },
     machine::{Fault, MOST_ARGUMENTS, Machine},
     types::{Type, join, list, map},
-    value::{Text, Value},
+    value::{CelText, Value},
     variables::{Uses, Variables},
 };
 
@@ -26,14 +27,14 @@ use self::objects::SetValue;
 const MAX_DEPTH: usize = 200;
 
 #[derive(Debug)]
-pub(crate) enum Mistake {
+pub(crate) enum TypeMistake {
     At { node: u64, message: String },
     TooDeep { limit: usize },
 }
 
 /// An expression that has been checked, with its type and the variables that it uses.
 #[derive(Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedExpression {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
@@ -47,7 +48,7 @@ pub(crate) struct Checked {
 
 /// The variables and functions that an expression may use. They depend on the place of the expression.
 #[derive(Debug, Default)]
-pub(crate) struct Scope {
+pub(crate) struct CheckScope {
     /// The policy's variables that are defined before the expression, which reads them as `variables.x`. `None` for a
     /// stage's match condition, which has no such variables.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
@@ -76,7 +77,7 @@ pub(crate) struct DeclaredVariable {
 }
 
 pub(crate) struct Checker<'s> {
-    scope: &'s Scope,
+    scope: &'s CheckScope,
     /// The variables of the macros that enclose the current expression, outermost first.
     locals: Vec<(String, Type)>,
     /// The item types of list literals, by the ID of the list's node, for checking the arguments of `format`.
@@ -90,10 +91,10 @@ pub(crate) struct Checker<'s> {
     mixed: bool,
 }
 
-type Typed = Result<(Expression, Type), Mistake>;
+type Typed = Result<(Expression, Type), TypeMistake>;
 
 impl<'s> Checker<'s> {
-    pub(crate) fn new(scope: &'s Scope) -> Self {
+    pub(crate) fn new(scope: &'s CheckScope) -> Self {
         Self {
             scope,
             locals: Vec::new(),
@@ -107,9 +108,9 @@ impl<'s> Checker<'s> {
         }
     }
 
-    pub(crate) fn check_whole(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
+    pub(crate) fn check_whole(mut self, node: &IdedExpr) -> Result<CheckedExpression, TypeMistake> {
         let (expression, kind) = self.check(node)?;
-        Ok(Checked {
+        Ok(CheckedExpression {
             expression,
             kind,
             uses: self.uses,
@@ -121,7 +122,7 @@ impl<'s> Checker<'s> {
 
     fn check(&mut self, node: &IdedExpr) -> Typed {
         if self.depth >= MAX_DEPTH {
-            return Err(Mistake::TooDeep { limit: MAX_DEPTH });
+            return Err(TypeMistake::TooDeep { limit: MAX_DEPTH });
         }
         self.depth += 1;
         self.height = self.height.max(self.depth);
@@ -200,7 +201,7 @@ impl<'s> Checker<'s> {
         self.function(node, name, call.target.as_deref(), &call.args)
     }
 
-    fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, Mistake> {
+    fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, TypeMistake> {
         let (side, kind) = self.check(node)?;
         if matches!(kind, Type::Bool | Type::Dyn | Type::Free) {
             Ok(side)
@@ -237,7 +238,7 @@ impl<'s> Checker<'s> {
             let item_kind = without_optional(item.id, item_kind, is_optional)?;
             self.items.insert(item.id, item_kind.clone());
             kind = Some(self.one_type(item.id, kind, item_kind)?);
-            checked.push(Item {
+            checked.push(ListItem {
                 value,
                 optional: is_optional,
             });
@@ -258,7 +259,7 @@ impl<'s> Checker<'s> {
             let (value, kind) = self.check(&entry.value)?;
             let kind = without_optional(entry.value.id, kind, entry.optional)?;
             value_kind = Some(self.one_type(entry.value.id, value_kind, kind)?);
-            checked.push(Entry {
+            checked.push(MapEntry {
                 key,
                 value,
                 optional: entry.optional,
@@ -270,7 +271,7 @@ impl<'s> Checker<'s> {
 
     /// Returns the common type of the items of a list or map, after another item of the type `kind`. `so_far` is the
     /// common type of the items before it.
-    fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
+    fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, TypeMistake> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
@@ -283,7 +284,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn find(&self, name: &str, style: Style) -> Option<&'static Function> {
+    fn find(&self, name: &str, style: Style) -> Option<&'static CelFunction> {
         match self.scope.kyverno {
             Some(_) => find_for_kyverno(name, style),
             None => find(name, style),
@@ -339,7 +340,7 @@ impl<'s> Checker<'s> {
             && let Some(argument) = checked.get_mut(index)
             && let Expression::Constant(Value::String(source)) = argument
         {
-            match Pattern::literal(source) {
+            match CompiledRegex::literal(source) {
                 Ok(pattern) => *argument = Expression::Constant(Value::Pattern(Arc::new(pattern))),
                 Err(error) => return fail(node, error),
             }
@@ -373,7 +374,7 @@ impl<'s> Checker<'s> {
         name: &str,
         arguments: &mut Vec<Expression>,
         kinds: &mut Vec<Type>,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), TypeMistake> {
         let Some(scope) = &self.scope.kyverno else {
             return Ok(());
         };
@@ -404,9 +405,9 @@ impl<'s> Checker<'s> {
 /// Evaluates the conversion of a constant during compilation. As in kube-apiserver, a failure is a compilation error.
 fn convert_constant(
     node: u64,
-    function: &Function,
+    function: &CelFunction,
     argument: &Value<'static>,
-) -> Result<Expression, Mistake> {
+) -> Result<Expression, TypeMistake> {
     let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
     match function.call(&mut machine, std::slice::from_ref(argument)) {
         Ok(value) => Ok(Expression::Constant(value)),
@@ -442,8 +443,8 @@ fn meant<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
     suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }
 
-fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake::At {
+fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, TypeMistake> {
+    Err(TypeMistake::At {
         node,
         message: message.into(),
     })
@@ -456,13 +457,13 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
         LiteralValue::Double(value) => (Value::Double(*value.inner()), Type::Double),
         LiteralValue::Int(value) => (Value::Int(*value.inner()), Type::Int),
         LiteralValue::Null => (Value::Null, Type::Null),
-        LiteralValue::String(value) => (Value::String(Text::Shared(value.inner().into())), Type::String),
+        LiteralValue::String(value) => (Value::String(CelText::Shared(value.inner().into())), Type::String),
         LiteralValue::UInt(value) => (Value::Uint(*value.inner()), Type::Uint),
     };
     (Expression::Constant(constant), kind)
 }
 
-fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mistake> {
+fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, TypeMistake> {
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
         (true, Type::Optional(inner)) => Ok(*inner),

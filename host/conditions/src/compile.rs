@@ -7,7 +7,7 @@ use cel::{Env, common::ast::IdedExpr, parser::ParseErrors};
 
 use crate::{
     ConditionError,
-    check::{Checked, Checker, Mistake, Scope},
+    check::{CheckScope, CheckedExpression, Checker, TypeMistake},
     types::Type,
 };
 
@@ -16,7 +16,11 @@ pub(crate) const MAX_LENGTH: usize = 16 << 10;
 /// The stack size of the parser's thread in bytes, several times the largest need. Unused pages take no memory.
 const STACK: usize = 64 << 20;
 
-pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
+pub(crate) fn compile(
+    source: &str,
+    scope: &CheckScope,
+    wanted: &[Type],
+) -> Result<CheckedExpression, ConditionError> {
     let checked = parsed(source, |tree| Checker::new(scope).check_whole(tree))?;
     if wanted.is_empty() || wanted.contains(&checked.kind) {
         return Ok(checked);
@@ -40,7 +44,7 @@ fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
 /// Parses an expression, and passes its tree to `read`.
 pub(crate) fn parsed<T: Send>(
     source: &str,
-    read: impl FnOnce(&IdedExpr) -> Result<T, Mistake> + Send,
+    read: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake> + Send,
 ) -> Result<T, ConditionError> {
     if source.trim().is_empty() {
         return refused(
@@ -71,7 +75,7 @@ pub(crate) fn parsed<T: Send>(
 
 fn parse_and_read<T>(
     source: &str,
-    read: impl FnOnce(&IdedExpr) -> Result<T, Mistake>,
+    read: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake>,
 ) -> Result<T, ConditionError> {
     // The parser does not expand macros, so that the checker sees calls of `has`, `all` and others.
     let (tree, positions) = Env::default()
@@ -79,7 +83,7 @@ fn parse_and_read<T>(
         .parse_with_source_info(source)
         .map_err(|errors| first(source, errors))?;
     read(&tree).map_err(|mistake| match mistake {
-        Mistake::At { node, message } => {
+        TypeMistake::At { node, message } => {
             let start = positions.offset_for(node).map_or(0, |(start, _)| start);
             let (line, column) = position(source, start as usize);
             ConditionError::Compile {
@@ -88,7 +92,7 @@ fn parse_and_read<T>(
                 message,
             }
         }
-        Mistake::TooDeep { limit } => ConditionError::TooDeep(limit),
+        TypeMistake::TooDeep { limit } => ConditionError::TooDeep(limit),
     })
 }
 

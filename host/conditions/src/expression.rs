@@ -2,37 +2,37 @@
 
 use std::sync::Arc;
 
-use crate::{functions::Function, value::Value};
+use crate::{functions::CelFunction, value::Value};
 
 /// A node of the tree of an expression. The checker limits the depth of the tree.
 #[derive(Debug)]
 pub(crate) enum Expression {
     Constant(Value<'static>),
-    Variable(Variable),
+    Variable(CelVariable),
     Local(usize),
     /// The policy's variable with this index.
     Composed(usize),
     Select(Box<Select>),
     /// A test whether the operand has the field.
     Has(Box<Select>),
-    Index(Box<Index>),
+    Index(Box<IndexExpression>),
     And(Box<[Expression; 2]>),
     Or(Box<[Expression; 2]>),
     Conditional(Box<[Expression; 3]>),
     /// A call of `or` or `orValue`. The second operand is evaluated only if the first one has no value.
     OrElse(Box<OrElse>),
-    Call(&'static Function, Box<[Expression]>),
-    List(Box<[Item]>),
-    Map(Box<[Entry]>),
+    Call(&'static CelFunction, Box<[Expression]>),
+    List(Box<[ListItem]>),
+    Map(Box<[MapEntry]>),
     /// A literal such as `Object.spec{...}` or `JSONPatch{...}`, by its type name and its fields.
-    Part(Arc<str>, Box<[Entry]>),
+    Part(Arc<str>, Box<[MapEntry]>),
     Each(Box<Each>),
     /// The macros `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
     WithValue(Box<WithValue>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Variable {
+pub(crate) enum CelVariable {
     Object,
     OldObject,
     Request,
@@ -45,13 +45,13 @@ pub(crate) enum Variable {
 }
 
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub(crate) struct VariableDefinition {
     pub(crate) name: Box<str>,
     pub(crate) text: Box<str>,
     pub(crate) expression: Expression,
 }
 
-impl PartialEq for Definition {
+impl PartialEq for VariableDefinition {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.text == other.text
     }
@@ -74,7 +74,7 @@ pub(crate) struct Select {
 }
 
 #[derive(Debug)]
-pub(crate) struct Index {
+pub(crate) struct IndexExpression {
     pub(crate) operand: Expression,
     pub(crate) index: Expression,
     /// Whether the item is selected with `[?`, so that it may be missing.
@@ -82,13 +82,13 @@ pub(crate) struct Index {
 }
 
 #[derive(Debug)]
-pub(crate) struct Item {
+pub(crate) struct ListItem {
     pub(crate) value: Expression,
     pub(crate) optional: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct MapEntry {
     pub(crate) key: Expression,
     pub(crate) value: Expression,
     pub(crate) optional: bool,

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
     machine::{Fault, Machine, Outcome},
-    types::{Bindings, Type},
+    types::{Type, TypeBindings},
     value::Value,
 };
 
@@ -46,7 +46,7 @@ pub(crate) enum Style {
 
 #[derive(Default, derive_more::Debug)]
 #[debug("Function({name:?})")]
-pub(crate) struct Function {
+pub(crate) struct CelFunction {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
@@ -64,7 +64,7 @@ struct Signature {
 type Implementation =
     Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
 
-impl Function {
+impl CelFunction {
     pub(crate) fn call<'a>(&self, machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
         self.implementations
             .iter()
@@ -79,7 +79,7 @@ impl Function {
             if signature.arguments.len() != arguments.len() {
                 continue;
             }
-            let mut bindings = Bindings::default();
+            let mut bindings = TypeBindings::default();
             let mut pairs = signature.arguments.iter().zip(arguments);
             if !pairs.all(|(wanted, given)| bindings.fits(wanted, given)) {
                 continue;
@@ -96,12 +96,12 @@ impl Function {
 
 #[derive(Default)]
 struct Library {
-    globals: HashMap<&'static str, Function>,
-    members: HashMap<&'static str, Function>,
+    globals: HashMap<&'static str, CelFunction>,
+    members: HashMap<&'static str, CelFunction>,
 }
 
 impl Library {
-    fn get(&self, name: &str, style: Style) -> Option<&Function> {
+    fn get(&self, name: &str, style: Style) -> Option<&CelFunction> {
         match style {
             Style::Global => self.globals.get(name),
             Style::Member => self.members.get(name),
@@ -118,7 +118,7 @@ impl Library {
         functions.keys().copied().filter(is_name)
     }
 
-    fn function(&mut self, name: &'static str, style: Style) -> &mut Function {
+    fn function(&mut self, name: &'static str, style: Style) -> &mut CelFunction {
         let functions = match style {
             Style::Global => &mut self.globals,
             Style::Member => &mut self.members,
@@ -217,12 +217,12 @@ static KYVERNO: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
+pub(crate) fn find(name: &str, style: Style) -> Option<&'static CelFunction> {
     LIBRARY.get(name, style)
 }
 
 /// Returns the function with this name and call style that expressions of Kyverno policies may call.
-pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Function> {
+pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static CelFunction> {
     KYVERNO.get(name, style).or_else(|| find(name, style))
 }
 

@@ -3,7 +3,7 @@
 use admittance_admission::Formula;
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
-use crate::{ConditionError, check::Mistake, compile};
+use crate::{ConditionError, check::TypeMistake, compile};
 
 /// A compiled expression over the members of a group. It is equal to another if the texts are equal.
 #[derive(Clone, Debug)]
@@ -51,12 +51,12 @@ impl PartialEq for GroupExpression {
 /// The maximum nesting of operators. The parser balances a chain `a() && b() && ...`, so a long chain is not deep.
 const MAX_DEPTH: usize = 64;
 
-fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {
+fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, TypeMistake> {
     if depth >= MAX_DEPTH {
-        return Err(Mistake::TooDeep { limit: MAX_DEPTH });
+        return Err(TypeMistake::TooDeep { limit: MAX_DEPTH });
     }
     let fail = |message: String| {
-        Err(Mistake::At {
+        Err(TypeMistake::At {
             node: node.id,
             message,
         })

@@ -10,13 +10,13 @@ use admittance_admission::{
 use serde_json::Value as Json;
 
 use self::findings::{Findings, Objection};
-pub use self::params::{Params, ParamsMissing, ParamsSelector};
+pub use self::params::{ParamsMissing, ParamsSelector, PolicyParams};
 use crate::{
-    ConditionFailure, DenialReason, MatchCondition, Policy, PolicyExpression, Structure, TOTAL_COST,
+    CompiledPolicy, ConditionFailure, DenialReason, MatchCondition, PolicyExpression, Structure, TOTAL_COST,
     Validation,
     error::failure_message,
     first_false,
-    machine::{Fault, Halt, Machine, Sources},
+    machine::{Fault, Halt, Machine, ValueSources},
     value::Value,
     variables::{Uses, Variables},
 };
@@ -50,13 +50,13 @@ keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Au
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
     /// The system whose wording the policy's responses have, with the names that appear in them.
-    pub wording: Wording,
+    pub wording: MessageWording,
     /// The actions that are taken if the policy finds an object invalid. A native chain always denies the request.
     pub actions: Vec<Action>,
     /// The failure policy for errors in expressions. A native chain uses the stage's failure policy instead.
     pub failure_policy: FailurePolicy,
     /// The parameter objects of the policy. The policy is evaluated once for each of them, as `params`.
-    pub params: Option<Params>,
+    pub params: Option<PolicyParams>,
     /// The exceptions of a Kyverno policy that do not exempt a request, but allow certain images and values.
     /// Expressions read these as `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
@@ -66,7 +66,7 @@ pub struct Binding {
 
 /// The system for which a policy was written. It determines the wording of messages and the effect of errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Wording {
+pub enum MessageWording {
     /// The policy was written for this program: messages contain no names, and an error is a failure of the stage.
     #[default]
     Native,
@@ -110,7 +110,7 @@ impl Eq for Allowance {}
 #[derive(Clone, derive_more::Debug)]
 #[debug("PolicyHook {{ policy: {policy:?}, binding: {binding:?}, .. }}")]
 pub struct PolicyHook {
-    policy: Arc<Policy>,
+    policy: Arc<CompiledPolicy>,
     binding: Arc<Binding>,
     authorizer: Arc<dyn Authorizer>,
     cluster: Option<Arc<dyn ClusterReader>>,
@@ -122,7 +122,7 @@ pub struct PolicyHook {
 impl PolicyHook {
     /// Creates the hook of a policy. Its expressions call the authorizer. Parameters are read from the cluster.
     pub fn new(
-        policy: Arc<Policy>,
+        policy: Arc<CompiledPolicy>,
         binding: Binding,
         authorizer: Arc<dyn Authorizer>,
         cluster: Option<Arc<dyn ClusterReader>>,
@@ -233,7 +233,7 @@ impl PolicyHook {
         request: &Request,
         deadline: Deadline,
     ) -> Result<Result<Vec<Option<Json>>, String>, Failure> {
-        if let Wording::Gatekeeper { constraint, .. } = &self.binding.wording {
+        if let MessageWording::Gatekeeper { constraint, .. } = &self.binding.wording {
             return Ok(Ok(vec![Some(Json::clone(constraint))]));
         }
         let Some(params) = &self.binding.params else {
@@ -295,7 +295,7 @@ impl PolicyHook {
     /// Returns the response if the Namespace cannot be read: a denial under any failure policy, as in kube-apiserver.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
-            Wording::Kubernetes { policy, binding }
+            MessageWording::Kubernetes { policy, binding }
                 if self.binding.failure_policy == FailurePolicy::Ignore =>
             {
                 let denial = self.denial((policy, binding), request, &Objection::failed(why), &[]);
@@ -310,8 +310,8 @@ impl PolicyHook {
         Some(RecordedCluster::new(cluster, request.recorder.as_ref()))
     }
 
-    fn sources<'s>(&'s self, request: &'s Request) -> Sources<'s> {
-        Sources {
+    fn sources<'s>(&'s self, request: &'s Request) -> ValueSources<'s> {
+        ValueSources {
             request,
             authorizer: &*self.authorizer,
             cluster: self.cluster(request),
@@ -353,7 +353,7 @@ impl PolicyHook {
         let variables = self.variables(inputs);
         let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
         let sources = self.sources(inputs.request);
-        let is_kyverno = matches!(self.binding.wording, Wording::Kyverno { .. });
+        let is_kyverno = matches!(self.binding.wording, MessageWording::Kyverno { .. });
         for (index, validation) in policy.validations.iter().enumerate() {
             if is_kyverno && !findings.objections.is_empty() {
                 break;
@@ -407,13 +407,13 @@ impl PolicyHook {
         &self,
         machine: &mut Machine<'a>,
         validation: &'a Validation,
-        sources: Sources<'_>,
+        sources: ValueSources<'_>,
     ) -> String {
         if let Some(expression) = &validation.message_expression
             && let Ok(Value::String(message)) = machine.settle(expression.expression(), sources).await
         {
             let message = message.trim();
-            let is_kyverno = matches!(self.binding.wording, Wording::Kyverno { .. });
+            let is_kyverno = matches!(self.binding.wording, MessageWording::Kyverno { .. });
             if !message.is_empty() && message.len() <= MAX_MESSAGE && (is_kyverno || !message.contains('\n'))
             {
                 return message.to_owned();

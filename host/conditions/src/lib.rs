@@ -2,7 +2,8 @@
 //!
 //! A match condition may use `object` and `oldObject` (null if there is none), `request` (the fields of an
 //! AdmissionRequest without UID and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`, and
-//! `namespaceObject` (always null for webhooks). Expressions of a [`Policy`] may also use `params` and `variables`.
+//! `namespaceObject` (always null for webhooks). Expressions of a [`CompiledPolicy`] may also use `params` and
+//! `variables`.
 //!
 //! # Functions
 //!
@@ -18,10 +19,10 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    Authorizer, Conditions, Deadline, Failure, FailureKind, MatchConditions, Request, async_trait,
+    Authorizer, CompiledConditions, Deadline, Failure, FailureKind, MatchConditions, Request, async_trait,
 };
-use check::{Checked, Scope};
-use machine::{Fault, Halt, Machine, Sources};
+use check::{CheckScope, CheckedExpression};
+use machine::{Fault, Halt, Machine, ValueSources};
 use types::Type;
 use value::Value;
 use variables::{Uses, Variables};
@@ -47,8 +48,10 @@ mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
 pub use group::GroupExpression;
-pub use hook::{Action, Allowance, Binding, Params, ParamsMissing, ParamsSelector, PolicyHook, Wording};
-pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
+pub use hook::{
+    Action, Allowance, Binding, MessageWording, ParamsMissing, ParamsSelector, PolicyHook, PolicyParams,
+};
+pub use policy::{CompiledPolicy, DenialReason, PolicyCompiler, PolicyExpression, Role, Validation};
 pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
 
@@ -60,7 +63,7 @@ const TOTAL_COST: u64 = 2_500_000;
 pub struct MatchCondition {
     name: Arc<str>,
     text: Box<str>,
-    checked: Checked,
+    checked: CheckedExpression,
 }
 
 impl MatchCondition {
@@ -75,10 +78,14 @@ impl MatchCondition {
     /// Returns a mistake that can be found without a request: an invalid name or regular expression, a syntax or type
     /// error, or an unknown variable, function or field of `request`.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
-        Self::compile_in(name, expression, &Scope::default())
+        Self::compile_in(name, expression, &CheckScope::default())
     }
 
-    pub(crate) fn compile_in(name: &str, expression: &str, scope: &Scope) -> Result<Self, ConditionError> {
+    pub(crate) fn compile_in(
+        name: &str,
+        expression: &str,
+        scope: &CheckScope,
+    ) -> Result<Self, ConditionError> {
         // Kyverno allows any name for a match condition.
         if scope.kyverno.is_none() {
             compile::check_name(name)?;
@@ -148,7 +155,7 @@ impl CelConditions {
     ) -> Result<Option<Arc<str>>, ConditionFailure> {
         let variables = Variables::new(request, self.uses);
         let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
-        let sources = Sources {
+        let sources = ValueSources {
             request,
             authorizer,
             cluster: None,
@@ -164,7 +171,7 @@ impl CelConditions {
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],
-    sources: Sources<'_>,
+    sources: ValueSources<'_>,
 ) -> Result<Option<Arc<str>>, Vec<FailedCondition>> {
     let mut failed = Vec::new();
     for condition in conditions {
@@ -184,7 +191,7 @@ async fn first_false<'a>(
 }
 
 #[async_trait]
-impl Conditions for CelConditions {
+impl CompiledConditions for CelConditions {
     async fn first_false(
         &self,
         request: &Request,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use admittance_admission::{Deadline, is_call_movable, shortened};
 
 use crate::{
-    expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
-    functions::{Function, authorizer::Answers, lookup::Lookups},
-    value::{Map, Part, Value},
+    expression::{Expression, IndexExpression, ListItem, MapEntry, OrElse, Select, VariableDefinition},
+    functions::{CelFunction, authorizer::AuthorizerAnswers, lookup::Lookups},
+    value::{KeyPart, Map, Value},
     variables::Variables,
 };
 
@@ -18,7 +18,7 @@ mod run;
 
 pub(crate) use self::{
     fault::{Fault, Halt},
-    run::Sources,
+    run::ValueSources,
 };
 
 /// The cost limit of one expression, as in kube-apiserver.
@@ -35,20 +35,20 @@ pub(crate) const MOST_ARGUMENTS: usize = 4;
 /// Evaluates the expressions of a stage for one request.
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
-    definitions: &'a [Definition],
+    definitions: &'a [VariableDefinition],
     /// The values of the policy's variables, by index. A variable has no value until it is used.
     composed: Vec<Option<Result<Value<'a>, String>>>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: AuthorizerAnswers,
     pub(crate) lookups: Lookups,
     locals: Vec<Value<'a>>,
     budget: u64,
     /// The cost of all expressions that were evaluated since the task yielded.
     unpaused: u64,
-    meter: Meter,
+    meter: ExpressionMeter,
     pub(crate) deadline: Deadline,
 }
 
-struct Meter {
+struct ExpressionMeter {
     cost: u64,
     limit: u64,
     /// The error for exceeding `limit`, which is the limit of one expression, or of all expressions together.
@@ -59,7 +59,7 @@ struct Meter {
     work: u64,
 }
 
-impl Meter {
+impl ExpressionMeter {
     fn computed(&self) -> u64 {
         self.cost.saturating_sub(self.asked)
     }
@@ -84,7 +84,7 @@ impl Meter {
 impl<'a> Machine<'a> {
     pub(crate) fn new(
         variables: &'a Variables<'a>,
-        definitions: &'a [Definition],
+        definitions: &'a [VariableDefinition],
         budget: u64,
         deadline: Deadline,
     ) -> Self {
@@ -92,12 +92,12 @@ impl<'a> Machine<'a> {
             variables,
             definitions,
             composed: vec![None; definitions.len()],
-            answers: Answers::default(),
+            answers: AuthorizerAnswers::default(),
             lookups: Lookups::default(),
             locals: Vec::new(),
             budget,
             unpaused: 0,
-            meter: Meter::within(budget),
+            meter: ExpressionMeter::within(budget),
             deadline,
         }
     }
@@ -182,7 +182,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn part(&mut self, path: &'a Arc<str>, fields: &'a [Entry]) -> Outcome<'a> {
+    fn part(&mut self, path: &'a Arc<str>, fields: &'a [MapEntry]) -> Outcome<'a> {
         // Creating an object has this cost, and each of its fields costs more.
         self.charge(40)?;
         self.charge_items(fields.len())?;
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
                 values.push((key, value));
             }
         }
-        Ok(Value::Part(Arc::new(Part {
+        Ok(Value::Part(Arc::new(KeyPart {
             path: Arc::clone(path),
             fields: Map::Shared(values.into()),
         })))
@@ -234,7 +234,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn index(&mut self, index: &'a Index) -> Outcome<'a> {
+    fn index(&mut self, index: &'a IndexExpression) -> Outcome<'a> {
         let operand = self.evaluate(&index.operand)?;
         let key = self.evaluate(&index.index)?;
         self.charge(1 + operand.lookup_cost())?;
@@ -287,7 +287,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn call(&mut self, function: &'static Function, arguments: &'a [Expression]) -> Outcome<'a> {
+    fn call(&mut self, function: &'static CelFunction, arguments: &'a [Expression]) -> Outcome<'a> {
         let mut values = [const { Value::Null }; MOST_ARGUMENTS];
         for (value, argument) in values.iter_mut().zip(arguments) {
             *value = self.evaluate(argument)?;
@@ -302,7 +302,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn list(&mut self, items: &'a [Item]) -> Outcome<'a> {
+    fn list(&mut self, items: &'a [ListItem]) -> Outcome<'a> {
         self.charge(10)?;
         self.charge_items(items.len())?;
         let mut values = Vec::with_capacity(items.len());
@@ -313,7 +313,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn map(&mut self, entries: &'a [Entry]) -> Outcome<'a> {
+    fn map(&mut self, entries: &'a [MapEntry]) -> Outcome<'a> {
         self.charge(30)?;
         let mut values: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
         for entry in entries {

@@ -6,17 +6,17 @@ use admittance_admission::{ClusterKind, keywords};
 
 use crate::{
     ConditionError, MatchCondition, ObjectSchema, Structure,
-    check::{Checked, DeclaredVariable, KyvernoScope, Scope},
+    check::{CheckScope, CheckedExpression, DeclaredVariable, KyvernoScope},
     compile,
-    expression::{Definition, Expression},
+    expression::{Expression, VariableDefinition},
     types::{JSON_PATCH, Type, list},
     variables::Uses,
 };
 
 /// A compiled policy. A [`PolicyCompiler`] compiles the parts of a policy in the order in which they are written.
 #[derive(Debug, Default, PartialEq)]
-pub struct Policy {
-    pub(crate) definitions: Vec<Definition>,
+pub struct CompiledPolicy {
+    pub(crate) definitions: Vec<VariableDefinition>,
     pub(crate) uses: Uses,
     lookups: BTreeSet<ClusterKind>,
     /// The match conditions of the policy. It applies to a request if all of them are true.
@@ -92,7 +92,7 @@ pub enum Role {
 #[derive(Debug)]
 pub struct PolicyExpression {
     text: Box<str>,
-    checked: Checked,
+    checked: CheckedExpression,
 }
 
 impl PolicyExpression {
@@ -127,20 +127,20 @@ impl PartialEq for PolicyExpression {
 /// Compiles the conditions, variables and expressions of one policy.
 #[derive(Debug)]
 pub struct PolicyCompiler {
-    scope: Scope,
-    policy: Policy,
+    scope: CheckScope,
+    policy: CompiledPolicy,
 }
 
 impl PolicyCompiler {
     /// Creates a compiler. `params` says whether expressions may use the variable `params`.
     pub fn new(params: bool) -> Self {
         Self {
-            scope: Scope {
+            scope: CheckScope {
                 variables: Some(Vec::new()),
                 params,
-                ..Scope::default()
+                ..CheckScope::default()
             },
-            policy: Policy::default(),
+            policy: CompiledPolicy::default(),
         }
     }
 
@@ -167,9 +167,9 @@ impl PolicyCompiler {
     ///
     /// Fails like [`MatchCondition::compile`].
     pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
-        let of_kubernetes = Scope {
+        let of_kubernetes = CheckScope {
             params: self.scope.params,
-            ..Scope::default()
+            ..CheckScope::default()
         };
         let scope = if self.scope.kyverno.is_some() {
             &self.scope
@@ -218,7 +218,7 @@ impl PolicyCompiler {
                 height: value.checked.height,
             });
         }
-        self.policy.definitions.push(Definition {
+        self.policy.definitions.push(VariableDefinition {
             name: name.into(),
             text: value.text,
             expression: value.checked.expression,
@@ -243,8 +243,8 @@ impl PolicyCompiler {
         validations: Vec<Validation>,
         audit_annotations: Vec<(String, PolicyExpression)>,
         mutations: Vec<PolicyExpression>,
-    ) -> Policy {
-        Policy {
+    ) -> CompiledPolicy {
+        CompiledPolicy {
             conditions,
             validations,
             audit_annotations,
@@ -254,13 +254,13 @@ impl PolicyCompiler {
     }
 }
 
-impl Policy {
+impl CompiledPolicy {
     /// Returns the names and expressions of the policy's variables, in the order of their definitions.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.definitions.iter().map(|known| (&*known.name, &*known.text))
     }
 
-    fn record(&mut self, checked: &Checked) {
+    fn record(&mut self, checked: &CheckedExpression) {
         self.uses = self.uses.or(checked.uses);
         self.lookups.extend(checked.lookups.iter().cloned());
     }

@@ -18,7 +18,7 @@ mod openapi;
 // The debug output omits the nodes, because there are thousands.
 #[debug("Structure({root:?})")]
 pub struct Structure {
-    nodes: Arc<[Node]>,
+    nodes: Arc<[StructureNode]>,
     root: usize,
 }
 
@@ -43,7 +43,7 @@ impl Structure {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
 
-    fn at(&self, path: &str) -> Option<Cursor<'_>> {
+    fn at(&self, path: &str) -> Option<StructureCursor<'_>> {
         let mut at = self.root().items_or_self();
         for part in path.split('.').skip(1) {
             at = at.member(part)?.items_or_self();
@@ -51,14 +51,14 @@ impl Structure {
         Some(at)
     }
 
-    fn root(&self) -> Cursor<'_> {
-        Cursor::new(&self.nodes, self.root)
+    fn root(&self) -> StructureCursor<'_> {
+        StructureCursor::new(&self.nodes, self.root)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Node {
-    Scalar(Scalar),
+enum StructureNode {
+    Scalar(ScalarSchema),
     List {
         items: usize,
         merge: ListMerge,
@@ -66,7 +66,7 @@ enum Node {
     Map {
         /// The name of the map's type, such as `PodSpec`; empty if the type has no name.
         name: Box<str>,
-        fields: BTreeMap<Box<str>, Field>,
+        fields: BTreeMap<Box<str>, StructureField>,
         /// The node of the values under keys that are not declared fields; `None` if such keys are not allowed.
         values: Option<usize>,
         /// Whether server-side apply can only replace the map as a whole.
@@ -82,14 +82,14 @@ enum Node {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
+struct StructureField {
     kind: usize,
     /// The default value of a field that is a key of list items. If an item lacks the field, its key has this value.
     default: Option<Json>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scalar {
+enum ScalarSchema {
     String,
     /// A string that contains bytes in base64.
     Bytes,
@@ -112,32 +112,32 @@ enum ListMerge {
 
 /// A node of a structure, and the list of nodes into which its indices point.
 #[derive(Clone, Copy)]
-struct Cursor<'s> {
-    nodes: &'s [Node],
-    node: &'s Node,
+struct StructureCursor<'s> {
+    nodes: &'s [StructureNode],
+    node: &'s StructureNode,
 }
 
-impl<'s> Cursor<'s> {
-    fn new(nodes: &'s [Node], index: usize) -> Self {
+impl<'s> StructureCursor<'s> {
+    fn new(nodes: &'s [StructureNode], index: usize) -> Self {
         match nodes.get(index) {
-            Some(Node::Builtin(index)) => builtin::at(*index),
-            Some(node) => Cursor { nodes, node },
-            None => Cursor {
+            Some(StructureNode::Builtin(index)) => builtin::at(*index),
+            Some(node) => StructureCursor { nodes, node },
+            None => StructureCursor {
                 nodes,
-                node: &Node::Unknown,
+                node: &StructureNode::Unknown,
             },
         }
     }
 
     fn member(self, key: &str) -> Option<Self> {
         match self.node {
-            Node::Map { fields, values, .. } => {
+            StructureNode::Map { fields, values, .. } => {
                 let field = fields.get(key).map(|field| field.kind);
                 field.or(*values).map(|kind| Self::new(self.nodes, kind))
             }
-            Node::Unknown => Some(builtin::known_list(key).unwrap_or(self)),
+            StructureNode::Unknown => Some(builtin::known_list(key).unwrap_or(self)),
             _ => Some(Self {
-                node: &Node::Any,
+                node: &StructureNode::Any,
                 ..self
             }),
         }
@@ -145,10 +145,10 @@ impl<'s> Cursor<'s> {
 
     fn items(self) -> Self {
         match self.node {
-            Node::List { items, .. } => Self::new(self.nodes, *items),
-            Node::Unknown => self,
+            StructureNode::List { items, .. } => Self::new(self.nodes, *items),
+            StructureNode::Unknown => self,
             _ => Self {
-                node: &Node::Any,
+                node: &StructureNode::Any,
                 ..self
             },
         }
@@ -157,14 +157,14 @@ impl<'s> Cursor<'s> {
     /// Returns the node of a list's items, or of the innermost list's items; any other node is returned itself.
     fn items_or_self(self) -> Self {
         match self.node {
-            Node::List { .. } => self.items().items_or_self(),
+            StructureNode::List { .. } => self.items().items_or_self(),
             _ => self,
         }
     }
 
     fn default(self, key: &str) -> Option<&'s Json> {
         match self.node {
-            Node::Map { fields, .. } => fields.get(key)?.default.as_ref(),
+            StructureNode::Map { fields, .. } => fields.get(key)?.default.as_ref(),
             _ => None,
         }
     }

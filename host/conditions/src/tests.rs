@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use admittance_admission::{
-    Access, AccessAttributes, AuthorizerError, GroupVersionKind, NoAuthorizer, Object, Operation, UserInfo,
-    async_trait,
+    AccessAttributes, AccessCheckResult, AuthorizerError, GroupVersionKind, NoAuthorizer, Object, Operation,
+    UserInfo, async_trait,
 };
 
 mod groups;
@@ -18,21 +18,21 @@ mod refused;
 
 /// An authorizer that allows these actions, and records its calls.
 #[derive(Default)]
-struct Rules {
+struct ListedActions {
     allowed: Vec<AccessAttributes>,
     requests: Mutex<Vec<(String, AccessAttributes)>>,
 }
 
 #[async_trait]
-impl Authorizer for Rules {
+impl Authorizer for ListedActions {
     async fn authorize(
         &self,
         user: &UserInfo,
         attributes: &AccessAttributes,
-    ) -> Result<Access, AuthorizerError> {
+    ) -> Result<AccessCheckResult, AuthorizerError> {
         let mut requests = self.requests.lock().unwrap();
         requests.push((user.username.clone(), attributes.clone()));
-        Ok(Access {
+        Ok(AccessCheckResult {
             allowed: self.allowed.contains(attributes),
             reason: "as the table says".to_owned(),
         })
@@ -40,11 +40,15 @@ impl Authorizer for Rules {
 }
 
 /// An authorizer that never replies.
-struct Silent;
+struct SilentAuthorizer;
 
 #[async_trait]
-impl Authorizer for Silent {
-    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
+impl Authorizer for SilentAuthorizer {
+    async fn authorize(
+        &self,
+        _: &UserInfo,
+        _: &AccessAttributes,
+    ) -> Result<AccessCheckResult, AuthorizerError> {
         std::future::pending().await
     }
 }
@@ -282,7 +286,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         ),
     ];
     for (expression, allowed, expected, requests) in table {
-        let rules = Rules {
+        let rules = ListedActions {
             allowed,
             ..Default::default()
         };
@@ -318,7 +322,7 @@ async fn a_permission_check_fails_if_the_authorizer_fails_or_does_not_reply() {
     assert_eq!(why.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
     let asking = "authorizer.path('/x').check('get').allowed()";
     let failure = conditions(&[("ask", asking)])
-        .evaluate(&pod(), &Silent, Deadline::after(Duration::ZERO))
+        .evaluate(&pod(), &SilentAuthorizer, Deadline::after(Duration::ZERO))
         .await
         .unwrap_err();
     assert_eq!(
@@ -329,7 +333,7 @@ async fn a_permission_check_fails_if_the_authorizer_fails_or_does_not_reply() {
 
 #[tokio::test]
 async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
-    let rules = Rules::default();
+    let rules = ListedActions::default();
     // As in kube-apiserver, the cost limit of an expression allows two calls of the authorizer. This one makes three.
     let three = conditions(&[(
         "three",
@@ -344,7 +348,7 @@ async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
     );
     assert_eq!(rules.requests.lock().unwrap().len(), 2);
     // The cost limit for all expressions of a stage together allows seven calls of the authorizer.
-    let rules = Rules::default();
+    let rules = ListedActions::default();
     let names: Vec<(String, String)> = (0..9)
         .map(|number| {
             let expression = format!("!authorizer.path('/{number}').check('get').allowed()");

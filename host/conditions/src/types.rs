@@ -23,7 +23,7 @@ pub(crate) enum Type {
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
     /// A record with declared fields: a part of `request` or `namespaceObject`.
-    Record(Record),
+    Record(RecordType),
     /// A part of an object whose kind has a schema.
     SchemaObject(Arc<SchemaObject>),
     /// A type that has functions, but no fields.
@@ -71,7 +71,7 @@ impl Type {
 
 /// The record types that kube-apiserver declares for expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum RecordType {
     Request,
     Kind,
     Resource,
@@ -84,7 +84,7 @@ pub(crate) enum Record {
     Exceptions,
 }
 
-impl Record {
+impl RecordType {
     pub(crate) fn field(self, name: &str) -> Option<Type> {
         let strings = || list(Type::String);
         Some(match (self, name) {
@@ -142,9 +142,9 @@ pub(crate) fn optional(value: Type) -> Type {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bindings([Option<Type>; 2]);
+pub(crate) struct TypeBindings([Option<Type>; 2]);
 
-impl Bindings {
+impl TypeBindings {
     pub(crate) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
         match (wanted, given) {
             (Type::Any(index), _) => match self.0.get(*index).cloned() {

@@ -10,12 +10,12 @@ use crate::functions::{
     formats::Format,
     image::ImageName,
     quantity::Quantity,
-    regex::Pattern,
+    regex::CompiledRegex,
     url::Url,
 };
 
 type Tree = serde_json::Value;
-type Members = serde_json::Map<String, Tree>;
+type MapMembers = serde_json::Map<String, Tree>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
@@ -24,16 +24,16 @@ pub(crate) enum Value<'a> {
     Int(i64),
     Uint(u64),
     Double(f64),
-    String(Text<'a>),
+    String(CelText<'a>),
     Bytes(Arc<[u8]>),
-    List(List<'a>),
+    List(CelList<'a>),
     Map(Map<'a>),
     /// A duration, as its number of nanoseconds.
     Duration(i64),
     Timestamp(OffsetDateTime),
     Type(&'static str),
     Optional(Option<Arc<Value<'a>>>),
-    Pattern(Arc<Pattern>),
+    Pattern(Arc<CompiledRegex>),
     AccessCheck(Arc<AccessCheck>),
     Decision(Arc<Answer>),
     Ip(IpAddr),
@@ -43,35 +43,35 @@ pub(crate) enum Value<'a> {
     Url(Arc<Url>),
     Semver(Arc<semver::Version>),
     Image(Arc<ImageName>),
-    Part(Arc<Part<'a>>),
+    Part(Arc<KeyPart<'a>>),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct KeyPart<'a> {
     /// The type name of the part, such as `Object.spec` or `JSONPatch`.
     pub(crate) path: Arc<str>,
     pub(crate) fields: Map<'a>,
 }
 
-impl Part<'_> {
+impl KeyPart<'_> {
     pub(crate) fn is_json_patch(&self) -> bool {
         &*self.path == "JSONPatch"
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Text<'a> {
+pub(crate) enum CelText<'a> {
     Borrowed(&'a str),
     Shared(Arc<str>),
 }
 
-impl From<String> for Text<'_> {
+impl From<String> for CelText<'_> {
     fn from(text: String) -> Self {
         Self::Shared(text.into())
     }
 }
 
-impl Deref for Text<'_> {
+impl Deref for CelText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -83,12 +83,12 @@ impl Deref for Text<'_> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum List<'a> {
+pub(crate) enum CelList<'a> {
     Tree(&'a [Tree]),
     Shared(Arc<[Value<'a>]>),
 }
 
-impl<'a> List<'a> {
+impl<'a> CelList<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree(items) => items.len(),
@@ -109,7 +109,7 @@ impl<'a> List<'a> {
     }
 }
 
-impl<'a> FromIterator<Value<'a>> for List<'a> {
+impl<'a> FromIterator<Value<'a>> for CelList<'a> {
     fn from_iter<T: IntoIterator<Item = Value<'a>>>(items: T) -> Self {
         Self::Shared(items.into_iter().collect())
     }
@@ -118,7 +118,7 @@ impl<'a> FromIterator<Value<'a>> for List<'a> {
 /// A map that is part of an object, or that an expression has created. It keeps the order of its entries.
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
-    Tree(&'a Members),
+    Tree(&'a MapMembers),
     Shared(Arc<[(Value<'a>, Value<'a>)]>),
 }
 
@@ -189,7 +189,7 @@ impl<'a> Value<'a> {
                 None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
             },
             Tree::String(text) => Self::text(text),
-            Tree::Array(items) => Self::List(List::Tree(items)),
+            Tree::Array(items) => Self::List(CelList::Tree(items)),
             Tree::Object(members) => Self::Map(Map::Tree(members)),
         }
     }
@@ -213,15 +213,15 @@ impl<'a> Value<'a> {
     }
 
     pub(crate) fn text(text: &'a str) -> Self {
-        Self::String(Text::Borrowed(text))
+        Self::String(CelText::Borrowed(text))
     }
 
     pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
-        Self::String(Text::Shared(text.into()))
+        Self::String(CelText::Shared(text.into()))
     }
 
     pub(crate) fn list(items: Vec<Self>) -> Self {
-        Self::List(List::Shared(items.into()))
+        Self::List(CelList::Shared(items.into()))
     }
 
     pub(crate) fn map(entries: Vec<(Self, Self)>) -> Self {

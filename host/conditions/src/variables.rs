@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    expression::Variable,
+    expression::CelVariable,
     functions::{authorizer::AccessCheck, time::read_timestamp},
     value::Value,
 };
@@ -97,23 +97,23 @@ impl<'a> Variables<'a> {
     }
 
     pub(crate) fn with_exceptions(self, images: Vec<Value<'a>>, values: Vec<Value<'a>>) -> Self {
-        let exceptions = Fields(Vec::new())
+        let exceptions = RecordFields(Vec::new())
             .always("allowedImages", Value::list(images))
             .always("allowedValues", Value::list(values))
             .value();
         Self { exceptions, ..self }
     }
 
-    pub(crate) fn get(&self, variable: Variable) -> Value<'a> {
+    pub(crate) fn get(&self, variable: CelVariable) -> Value<'a> {
         match variable {
-            Variable::Object => tree(self.object),
-            Variable::OldObject => tree(self.old_object),
-            Variable::Request => self.request.clone(),
-            Variable::NamespaceObject => self.namespace.clone(),
-            Variable::Authorizer => self.authorizer.clone(),
-            Variable::RequestResource => self.request_resource.clone(),
-            Variable::Params => self.params.clone(),
-            Variable::Exceptions => self.exceptions.clone(),
+            CelVariable::Object => tree(self.object),
+            CelVariable::OldObject => tree(self.old_object),
+            CelVariable::Request => self.request.clone(),
+            CelVariable::NamespaceObject => self.namespace.clone(),
+            CelVariable::Authorizer => self.authorizer.clone(),
+            CelVariable::RequestResource => self.request_resource.clone(),
+            CelVariable::Params => self.params.clone(),
+            CelVariable::Exceptions => self.exceptions.clone(),
         }
     }
 }
@@ -123,9 +123,9 @@ fn tree(object: Option<&Object>) -> Value<'_> {
 }
 
 /// The fields of a record. As in an AdmissionReview, empty fields are absent, so that `has` is false for them.
-struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
+struct RecordFields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
-impl<'a> Fields<'a> {
+impl<'a> RecordFields<'a> {
     fn always(mut self, name: &'a str, value: Value<'a>) -> Self {
         self.0.push((Value::text(name), value));
         self
@@ -154,7 +154,7 @@ fn request(source: &Request) -> Value<'_> {
         ),
         None => (&source.kind, &source.resource, subresource),
     };
-    let fields = Fields(Vec::with_capacity(12))
+    let fields = RecordFields(Vec::with_capacity(12))
         .always("operation", Value::text(source.operation.as_str()))
         .always("kind", kind_value(&source.kind))
         .always("resource", resource_value(&source.resource))
@@ -171,7 +171,7 @@ fn request(source: &Request) -> Value<'_> {
 }
 
 fn kind_value(kind: &GroupVersionKind) -> Value<'_> {
-    Fields(Vec::with_capacity(3))
+    RecordFields(Vec::with_capacity(3))
         .always("group", Value::text(&kind.group))
         .always("version", Value::text(&kind.version))
         .always("kind", Value::text(&kind.kind))
@@ -179,7 +179,7 @@ fn kind_value(kind: &GroupVersionKind) -> Value<'_> {
 }
 
 fn resource_value(resource: &GroupVersionResource) -> Value<'_> {
-    Fields(Vec::with_capacity(3))
+    RecordFields(Vec::with_capacity(3))
         .always("group", Value::text(&resource.group))
         .always("version", Value::text(&resource.version))
         .always("resource", Value::text(&resource.resource))
@@ -187,7 +187,7 @@ fn resource_value(resource: &GroupVersionResource) -> Value<'_> {
 }
 
 fn user(user: &UserInfo) -> Value<'_> {
-    let mut fields = Fields(Vec::with_capacity(4))
+    let mut fields = RecordFields(Vec::with_capacity(4))
         .unless_empty("username", &user.username)
         .unless_empty("uid", &user.uid);
     if !user.groups.is_empty() {
@@ -234,7 +234,7 @@ fn namespace_value(namespace: &Json) -> Value<'_> {
         });
         Value::map(fields.collect())
     };
-    Fields(Vec::with_capacity(3))
+    RecordFields(Vec::with_capacity(3))
         .always("metadata", part("metadata", &METADATA))
         .always("spec", part("spec", &[("finalizers", "finalizers")]))
         .always("status", part("status", &[("phase", "phase")]))

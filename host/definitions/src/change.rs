@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-pub use self::error::ChangeError;
+pub use self::error::PlanError;
 pub(crate) use self::{
     apply::{apply, chains_of, file_of, free_path},
     promote::promote,
@@ -47,7 +47,7 @@ pub struct Change {
 
 /// The expected state of the definitions before they are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Expected {
+pub enum ExpectedDefinitions {
     /// No expectation: existing definitions are replaced, and missing ones are created.
     #[default]
     Any,
@@ -135,7 +135,7 @@ impl Change {
     }
 }
 
-pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
+pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, PlanError> {
     let effects = vec![(id.clone(), AppliedEffect::Deleted)];
     if let Some(path) = unusable(set, id) {
         let rest = set.unusable().iter().filter(|file| file.path != path).cloned();
@@ -157,14 +157,14 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 
-fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
+fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -> Result<(), PlanError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
     match existing.get(definition.file).map(|file| file.documents.len()) {
-        _ if definition.is_item() => Err(ChangeError::Conflict(format!(
+        _ if definition.is_item() => Err(PlanError::Conflict(format!(
             "{id} is an item of the list in {location}; edit that file"
         ))),
         Some(1) => Ok(()),
-        _ => Err(ChangeError::Conflict(format!(
+        _ => Err(PlanError::Conflict(format!(
             "{id} is one of several documents in its file, at {location}; edit that file"
         ))),
     }
@@ -181,7 +181,7 @@ fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
 fn find<'d, 'a>(
     definitions: &'d [ParsedDefinition<'a>],
     id: &DefinitionId,
-) -> Result<&'d ParsedDefinition<'a>, ChangeError> {
+) -> Result<&'d ParsedDefinition<'a>, PlanError> {
     let found: Vec<_> = definitions
         .iter()
         .filter(|definition| definition.id.is(id))
@@ -193,7 +193,7 @@ fn find<'d, 'a>(
             let locations = several
                 .iter()
                 .map(|definition| definition.root.location().to_string());
-            Err(ChangeError::Conflict(format!(
+            Err(PlanError::Conflict(format!(
                 "there are several of the name {id}: {}; edit the file",
                 enumerated(locations, "or")
             )))
@@ -201,8 +201,8 @@ fn find<'d, 'a>(
     }
 }
 
-fn unknown(id: &DefinitionId, existing: &[ParsedDefinition<'_>]) -> ChangeError {
-    ChangeError::unknown("", &id.to_string(), existing.iter().map(|other| &other.id))
+fn unknown(id: &DefinitionId, existing: &[ParsedDefinition<'_>]) -> PlanError {
+    PlanError::unknown("", &id.to_string(), existing.iter().map(|other| &other.id))
 }
 
 fn pretty_json(value: &Json) -> String {

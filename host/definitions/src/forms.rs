@@ -194,13 +194,13 @@ impl Default for DocumentForms {
     fn default() -> Self {
         static OWN: LazyLock<DocumentForms> = LazyLock::new(|| {
             DocumentForms::new(vec![
-                Arc::new(native::Native),
-                Arc::new(kubernetes::Kubernetes),
+                Arc::new(native::NativeForm),
+                Arc::new(kubernetes::KubernetesForm),
                 Arc::new(kubewarden::Kubewarden),
                 Arc::new(gatekeeper::Gatekeeper),
                 Arc::new(kyverno::Kyverno),
                 Arc::new(openkruise::OpenKruise),
-                Arc::new(bcs::Bcs),
+                Arc::new(bcs::BcsForm),
             ])
         });
         OWN.clone()

@@ -41,8 +41,8 @@ mod warnings;
 pub const CHAIN_SCHEMA: &str = include_str!("chain.schema.json");
 
 pub use admittance_admission::{Digest, ModuleReference, OciReference};
-pub use change::import::{Import, ImportResult, Imported, import};
-pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
+pub use change::import::{Import, ImportResult, ImportedDefinition, import};
+pub use change::{AppliedEffect, Change, Destination, ExpectedDefinitions, FileChange, PlanError};
 pub use document::{Location, Mistake, Mistakes};
 pub use forms::bcs::{BcsObject, NoBcsObject};
 pub use forms::native::{ambiguities, exception::ExceptionDefinition};

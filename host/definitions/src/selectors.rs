@@ -1,6 +1,6 @@
 //! Reads selectors, which select namespaces by name, or objects and namespaces by their labels.
 
-use admittance_admission::{LabelOperator, LabelSelector, NamespaceSelector, Requirement};
+use admittance_admission::{LabelOperator, LabelRequirement, LabelSelector, NamespaceSelector};
 
 use crate::{
     document::{Fields, Node, readers},
@@ -12,14 +12,14 @@ const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
 
 /// Which labels a selector may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Syntax {
+pub(crate) enum LabelSyntax {
     /// All labels are valid, because a control plane other than Kubernetes has its own rules for labels.
     Free,
     /// Only labels that kube-apiserver accepts are valid. A selector with any other label would never match an object.
     Kubernetes,
 }
 
-impl Syntax {
+impl LabelSyntax {
     /// Checks the key or the value of a label. Nothing is checked if it is empty, because the caller reports that.
     fn check(self, node: &Node<'_>, text: &str, check: fn(&str) -> Result<(), String>) {
         if self == Self::Kubernetes
@@ -53,7 +53,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     }
     Some(NamespaceSelector::Labels(by_labels(
         fields,
-        Syntax::Free,
+        LabelSyntax::Free,
         &["operator", "values"],
     )))
 }
@@ -72,7 +72,7 @@ fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
 }
 
 /// Reads the label selector in the field `name`, in the format of Kubernetes. If it is missing, everything matches.
-pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syntax) -> LabelSelector {
+pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: LabelSyntax) -> LabelSelector {
     match fields.get_optional(name, Node::object) {
         Some(fields) => by_labels(fields, syntax, &[]),
         None => LabelSelector::default(),
@@ -85,7 +85,7 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
 }
 
 /// Reads a label selector. A fix for an unknown field may suggest the fields `also_known` of the alternative format.
-fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
+fn by_labels(mut fields: Fields<'_>, syntax: LabelSyntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {
         let Some(text) = value.string() else {
@@ -93,7 +93,7 @@ fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]
         };
         syntax.check(&value, key, names::label_key);
         syntax.check(&value, text, names::label_value);
-        match Requirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
+        match LabelRequirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
             Ok(requirement) => requirements.push(requirement),
             Err(error) => value.wrong(error.to_string(), ""),
         }
@@ -105,7 +105,7 @@ fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]
     LabelSelector::new(requirements)
 }
 
-fn requirement(node: &Node<'_>, syntax: Syntax) -> Option<Requirement> {
+fn requirement(node: &Node<'_>, syntax: LabelSyntax) -> Option<LabelRequirement> {
     let mut fields = node.object()?;
     let read = |node: &Node<'_>, check: fn(&str) -> Result<(), String>| {
         let text = node.string()?;
@@ -124,5 +124,5 @@ fn requirement(node: &Node<'_>, syntax: Syntax) -> Option<Requirement> {
         }),
         None => Some(Vec::new()),
     };
-    node.accept(Requirement::new(key?, operator?, values?))
+    node.accept(LabelRequirement::new(key?, operator?, values?))
 }

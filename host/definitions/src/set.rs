@@ -20,8 +20,8 @@ pub(crate) use self::{
     usable::id_of,
 };
 use crate::{
-    ChainDefinition, ChainId, Change, ChangeError, DefinitionFile, DefinitionId, Definitions, Destination,
-    DocumentForms, Expected, StageId, StoreKind, change, document::Mistakes,
+    ChainDefinition, ChainId, Change, DefinitionFile, DefinitionId, Definitions, Destination, DocumentForms,
+    ExpectedDefinitions, PlanError, StageId, StoreKind, change, document::Mistakes,
 };
 
 /// The texts in all stores of definitions at one moment. Cheap to clone.
@@ -196,9 +196,9 @@ impl DefinitionSet {
         &self,
         text: &str,
         name: &str,
-        expected: Expected,
+        expected: ExpectedDefinitions,
         destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
-    ) -> Result<Change, ChangeError> {
+    ) -> Result<Change, PlanError> {
         change::apply(self, text, name, expected, destination)
     }
 
@@ -213,7 +213,7 @@ impl DefinitionSet {
         text: &str,
         name: &str,
         destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
-    ) -> Result<Vec<ChainDefinition>, ChangeError> {
+    ) -> Result<Vec<ChainDefinition>, PlanError> {
         change::chains_of(self, text, name, destination)
     }
 
@@ -224,7 +224,7 @@ impl DefinitionSet {
     ///
     /// Fails if no definition has this name, or several have it; if the file contains further definitions; or if the
     /// remaining definitions have mistakes.
-    pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
+    pub fn delete(&self, id: &DefinitionId) -> Result<Change, PlanError> {
         change::delete(self, id)
     }
 
@@ -235,7 +235,7 @@ impl DefinitionSet {
     ///
     /// Fails if no stage has this name, or several have it; if the stage has no candidate; if the file contains further
     /// definitions; or if any definition has mistakes.
-    pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
+    pub fn promote(&self, stage: &StageId) -> Result<Change, PlanError> {
         change::promote(self, stage)
     }
 }

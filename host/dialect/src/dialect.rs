@@ -1,8 +1,8 @@
 use std::{fmt::Debug, sync::Arc};
 
 use admittance_admission::{
-    GroupVersionResource, Object, Operation, Outline, Patch, Pointer, ReachedResource, Request, Spelling,
-    SpellingError,
+    EnforcedSpelling, GroupVersionResource, Object, Operation, Outline, Patch, Pointer, ReachedResource,
+    Request, SpellingError,
 };
 use bytes::Bytes;
 use http::{Extensions, Response, request::Parts};
@@ -42,7 +42,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// # Errors
     ///
     /// Fails if the body cannot be parsed, or if the control plane could read it differently from the chains.
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection>;
 
     /// Reads the admission request from a whole HTTP request, without a stored object; `None` if no chain applies.
     ///
@@ -56,15 +56,15 @@ pub trait Dialect: Send + Sync + Debug + 'static {
             Class::Inspect(inspection) => inspection,
         };
         Ok(match self.read(head, &inspection, body)? {
-            Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Some(*request),
-            Reading::Nothing => None,
+            BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Some(*request),
+            BodyReading::Nothing => None,
         })
     }
 
     /// Returns the body to forward after the chains changed the object to `object` with `patch`.
     ///
-    /// `body` is [`Reading::Admit::canonical`] if there is one, and otherwise the received body. By default, the text
-    /// of the object is returned.
+    /// `body` is [`BodyReading::Admit::canonical`] if there is one, and otherwise the received body. By default, the
+    /// text of the object is returned.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Inspection {
 
 /// The admission request that a dialect has read from an HTTP request, and how its body is forwarded.
 #[derive(Clone, Debug)]
-pub enum Reading {
+pub enum BodyReading {
     /// No chain applies, and the body is forwarded unchanged.
     Nothing,
     /// The chains decide about the request, and may change its object.
@@ -172,7 +172,7 @@ pub struct StoredQuery {
     /// The path of the object in the body of the reply.
     pub pointer: Pointer,
     /// The spelling of keys that the upstream uses in the stored object.
-    pub spelling: Spelling,
+    pub spelling: EnforcedSpelling,
     /// Whether a 404 from the upstream means that there is no object. If false, the client gets the 404.
     pub may_be_absent: bool,
 }

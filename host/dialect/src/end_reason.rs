@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance_admission::{Refusal, path};
+use admittance_admission::{RequestRefusal, path};
 use admittance_net::upstream::UpstreamError;
 use bytes::Bytes;
 use http::{
@@ -15,7 +15,7 @@ use http::{
 #[non_exhaustive]
 pub enum EndReason<'a> {
     /// The chains refused the request.
-    Refused(&'a Refusal),
+    Refused(&'a RequestRefusal),
     /// The dialect does not accept the request.
     Rejected(&'a Rejection),
     /// The body of a request that must be read is larger than the front end allows.

@@ -11,9 +11,9 @@ use http::{
     request::Parts,
 };
 
-pub use self::target::{ResourceTarget, Target};
+pub use self::target::{ApiTarget, ResourceTarget};
 use crate::{
-    Class, Dialect, EndReason, Inspection, Reading, Rejection, RejectionKind, review::refusal_reply,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, review::refusal_reply,
     status_reply,
 };
 
@@ -71,9 +71,9 @@ impl Dialect for KubernetesApi {
     }
 
     fn classify(&self, head: &Parts) -> Class {
-        let target = match Target::parse(head.uri.path()) {
-            Ok(Target::Resource(target)) => target,
-            Ok(Target::Other) => return Class::Pass,
+        let target = match ApiTarget::parse(head.uri.path()) {
+            Ok(ApiTarget::Resource(target)) => target,
+            Ok(ApiTarget::Other) => return Class::Pass,
             Err(rejection) => return Class::Refuse(rejection),
         };
         match Self::operation(head, &target) {
@@ -88,7 +88,7 @@ impl Dialect for KubernetesApi {
         }
     }
 
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let found = inspection.detail.get::<ResourceTarget>();
         // There always is a target, because `classify` has stored it.
         let target = found.ok_or_else(|| unsettled("its target"))?;
@@ -153,11 +153,11 @@ impl Dialect for KubernetesApi {
         request.options = options;
         let request = Box::new(request);
         Ok(match inspection.operation {
-            Operation::Create | Operation::Update if !is_patch => Reading::Admit {
+            Operation::Create | Operation::Update if !is_patch => BodyReading::Admit {
                 request,
                 canonical: None,
             },
-            _ => Reading::Fixed {
+            _ => BodyReading::Fixed {
                 request,
                 rejection: unchangeable(is_patch),
             },
@@ -190,7 +190,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
     // A key of the identity in another case is refused: the API server ignores it, but hooks may read it.
-    match admittance_admission::Spelling::kubernetes().canonical(object.text()) {
+    match admittance_admission::EnforcedSpelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
             let message = "a key of the object's identity is not spelled as documented";

@@ -19,17 +19,17 @@ mod review;
 mod template;
 mod warning;
 
-pub use admittance_admission::{Pattern, Pointer, PointerError};
-pub use dialect::{Class, Dialect, Inspection, Reading, StoredQuery};
+pub use admittance_admission::{Pointer, PointerError, PointerPattern};
+pub use dialect::{BodyReading, Class, Dialect, Inspection, StoredQuery};
 pub use end_reason::{EndReason, Rejection, RejectionKind, ambiguous, json_reply, overridden};
-pub use kubernetes::{KubernetesApi, ResourceTarget, StoredState, Target};
+pub use kubernetes::{ApiTarget, KubernetesApi, ResourceTarget, StoredState};
 pub use list::{
     InvalidItemPath, ItemObjectRequest, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute,
     NextToken,
 };
 pub use rest::{
-    KindSource, PatchType, Rest, RestConfig, Route, RouteError, RouteProblem, StoredRoute, Unmatched,
-    ValueSource,
+    KindSource, PatchType, Rest, RestConfig, RestRoute, RouteError, RouteProblem, StoredRoute,
+    UnmatchedWrites, ValueSource,
 };
 pub use review::{AddressError, ReviewAddress, status_reply, status_with_reason};
 pub use warning::append_warnings;

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, Method, request::Parts, uri::PathAndQuery};
 use serde_json::value::RawValue;
 
 use crate::{
-    Class, Dialect, Reading, Rejection,
-    template::{Template, encoded, is_segment, wrap_at},
+    BodyReading, Class, Dialect, Rejection,
+    template::{PathTemplate, encoded, is_segment, wrap_at},
 };
 
 /// Describes how to list the objects of a control plane, and which request would create each item of the list.
@@ -70,7 +70,7 @@ pub struct ItemRequest {
 /// A path and query with placeholders. Each placeholder is a pointer to a value in an item, such as
 /// `/v1/job/{/ID}?namespace={/Namespace}`.
 #[derive(Clone, Debug)]
-pub struct ItemPath(Template<Pointer>);
+pub struct ItemPath(PathTemplate<Pointer>);
 
 /// The error for a string that is not an [`ItemPath`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +144,7 @@ impl FromStr for ItemPath {
             let pointer: Option<Pointer> = placeholder.parse().ok();
             pointer.filter(|pointer| !pointer.segments().is_empty())
         };
-        Template::parse(text, pointer)
+        PathTemplate::parse(text, pointer)
             .map(Self)
             .filter(|path| path.sample().is_ok())
             .ok_or_else(|| InvalidItemPath(text.to_owned()))
@@ -267,8 +267,8 @@ impl ListRoute {
         let body = wrap_at(object, &self.request.pointer);
         let read = dialect.read(&head, &inspection, &Bytes::from(body));
         match read.map_err(refused)? {
-            Reading::Nothing => Ok(None),
-            Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(Some(request)),
+            BodyReading::Nothing => Ok(None),
+            BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Ok(Some(request)),
         }
     }
 

@@ -10,24 +10,26 @@ mod written;
 use std::{borrow::Cow, sync::Arc};
 
 use admittance_admission::{
-    IdentityFields, Object, Patch, Pointer, ReachedResource, RefusalCause, Request, Spelling,
+    EnforcedSpelling, IdentityFields, Object, Patch, Pointer, ReachedResource, RefusalCause, Request,
 };
 use bytes::Bytes;
 use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
-pub use self::route::{KindSource, PatchType, RestConfig, Route, StoredRoute, Unmatched, ValueSource};
-use self::{document::Document, matching::in_one_case, stored::StoredPath};
+pub use self::route::{
+    KindSource, PatchType, RestConfig, RestRoute, StoredRoute, UnmatchedWrites, ValueSource,
+};
+use self::{document::BodyDocument, matching::in_one_case, stored::StoredPath};
 use crate::{
-    Class, Dialect, EndReason, Inspection, Reading, Rejection, RejectionKind, StoredQuery, StoredState,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, StoredQuery, StoredState,
     json_reply, overridden, template::wrap_at,
 };
 
 /// The dialect of a JSON API whose requests are described by routes.
 ///
 /// A request belongs to the first route that matches its method and path. If no route matches, reads pass unchanged,
-/// and [`Unmatched`] configures the handling of writes.
+/// and [`UnmatchedWrites`] configures the handling of writes.
 ///
 /// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
 /// slashes do not bypass a route. A request is refused if a lenient server could match it to another route, or could
@@ -36,7 +38,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<PreparedRoute>>,
-    unmatched: Unmatched,
+    unmatched: UnmatchedWrites,
 }
 
 /// A mistake in a route of the configuration.
@@ -105,7 +107,7 @@ pub enum RouteProblem {
 /// A route, with data that is derived from it once, when the configuration is read.
 #[derive(Debug)]
 struct PreparedRoute {
-    route: Route,
+    route: RestRoute,
     template: Router<()>,
     /// The path template in lower case, for servers that ignore case. Names of parameters are not converted.
     lenient_template: Router<()>,
@@ -114,13 +116,13 @@ struct PreparedRoute {
     identity: IdentityFields,
     /// The path of the stored object; `None` if the path of the client's request is used.
     stored_path: Option<StoredPath>,
-    spelling: Spelling,
-    object_spelling: Spelling,
+    spelling: EnforcedSpelling,
+    object_spelling: EnforcedSpelling,
 }
 
 /// The route that matched a request, and the values of its path parameters. Both are kept until the body is read.
 #[derive(Clone, Debug)]
-struct Matched {
+struct MatchedRoute {
     route: Arc<PreparedRoute>,
     parameters: Vec<(String, String)>,
 }
@@ -152,7 +154,7 @@ impl Rest {
 }
 
 impl PreparedRoute {
-    fn new(index: usize, route: Route) -> Result<Self, Vec<RouteError>> {
+    fn new(index: usize, route: RestRoute) -> Result<Self, Vec<RouteError>> {
         let mut errors = Vec::new();
         let mut wrong = |field, problem| {
             errors.push(RouteError {
@@ -205,7 +207,7 @@ impl PreparedRoute {
             .body_pointers()
             .chain([&route.object])
             .chain(route.identity.iter().flatten());
-        let spelling = Spelling::new(pointers, route.spellings.iter().cloned());
+        let spelling = EnforcedSpelling::new(pointers, route.spellings.iter().cloned());
         Ok(Self {
             template,
             lenient_template,
@@ -224,7 +226,7 @@ impl PreparedRoute {
 }
 
 /// Returns the fields that no stage may change. By default, name, namespace and kind are read from these fields.
-fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
+fn identity(route: &RestRoute) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
         object: route.object.to_string(),
@@ -265,7 +267,9 @@ impl Dialect for Rest {
             Err(rejection) => return Class::Refuse(rejection),
         };
         let may_matter = || {
-            matched.is_some() || self.unmatched == Unmatched::Refuse || self.may_be_routed(head.uri.path())
+            matched.is_some()
+                || self.unmatched == UnmatchedWrites::Refuse
+                || self.may_be_routed(head.uri.path())
         };
         if let Some(rejection) = overridden(head)
             && may_matter()
@@ -288,13 +292,13 @@ impl Dialect for Rest {
         inspection: &Inspection,
         body: &Bytes,
     ) -> Result<Option<StoredQuery>, Rejection> {
-        let matched = inspection.detail.get::<Matched>();
+        let matched = inspection.detail.get::<MatchedRoute>();
         matched.map_or(Ok(None), |matched| matched.stored_query(head, body))
     }
 
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
-        let Some(matched) = inspection.detail.get::<Matched>() else {
-            return Ok(Reading::Nothing);
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
+        let Some(matched) = inspection.detail.get::<MatchedRoute>() else {
+            return Ok(BodyReading::Nothing);
         };
         if matched.is_applied(head) {
             return matched.read_patch(head, body);
@@ -302,8 +306,8 @@ impl Dialect for Rest {
         let state = head.extensions.get::<StoredState>();
         let old_object = state.and_then(|stored| stored.object.clone());
         let (mut request, canonical) = match matched.document(head, body)? {
-            Document::Nothing => return Ok(Reading::Nothing),
-            Document::Empty => {
+            BodyDocument::Nothing => return Ok(BodyReading::Nothing),
+            BodyDocument::Empty => {
                 // If the request has no body, name and namespace are read from the stored object.
                 let text = old_object
                     .as_ref()
@@ -313,7 +317,7 @@ impl Dialect for Rest {
                     None,
                 )
             }
-            Document::Whole { text, object } => {
+            BodyDocument::Whole { text, object } => {
                 let request = matched.request(head, &text, Some(object))?;
                 let canonical = match text {
                     Cow::Owned(canonical) => Some(Bytes::from(canonical)),
@@ -323,7 +327,7 @@ impl Dialect for Rest {
             }
         };
         request.old_object = old_object;
-        Ok(Reading::Admit {
+        Ok(BodyReading::Admit {
             request: Box::new(request),
             canonical,
         })
@@ -337,7 +341,7 @@ impl Dialect for Rest {
         object: &Object,
         patch: &Patch,
     ) -> Result<Bytes, Rejection> {
-        let matched = inspection.detail.get::<Matched>();
+        let matched = inspection.detail.get::<MatchedRoute>();
         if let Some(matched) = matched.filter(|matched| matched.is_applied(head)) {
             return matched.write_patch(head, body, object, patch);
         }

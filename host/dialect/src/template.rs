@@ -5,13 +5,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A path and query with placeholders in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Template<P> {
+pub(crate) struct PathTemplate<P> {
     /// The placeholders in order, each with the text before it.
     parts: Vec<(String, P)>,
     end: String,
 }
 
-impl<P> Template<P> {
+impl<P> PathTemplate<P> {
     /// Parses a template; returns `None` if it does not begin with a slash, or if a placeholder is invalid.
     pub(crate) fn parse(text: &str, placeholder: impl Fn(&str) -> Option<P>) -> Option<Self> {
         let (mut parts, mut rest) = (Vec::new(), text);

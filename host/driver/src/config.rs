@@ -25,7 +25,7 @@ use admittance_outbound::OutboundConfig;
 use http::{HeaderName, Uri};
 
 pub(crate) use self::read::{
-    Sections,
+    SectionContext,
     lists::checked_lists,
     namespace,
     upstream::{refuse_discovery, upstream_section},

@@ -14,18 +14,18 @@ use admittance_bcs::{
 use admittance_cluster::{Cluster, ElectionTimes};
 use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
 use admittance_gateway::GatewayStartError;
-use admittance_net::{listener::Stop, tls::ServerTls, upstream::Upstream, workers::Workers};
+use admittance_net::{listener::StopSignals, tls::ServerTls, upstream::Upstream, workers::Workers};
 use futures_util::future::{OptionFuture, join_all};
 use tokio::sync::watch;
 
 use crate::{
     KubernetesResources,
     config::{Config, Limits},
-    fronts::{Front, StartContext, StartedFront},
-    handler::Serving,
+    fronts::{FrontKind, StartContext, StartedFront},
+    handler::FrontEndHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
-    ports::{AdminPort, Port, bind_advice},
-    shutdown::{Shutdown, Stopped},
+    ports::{AdminPort, OpenPort, bind_advice},
+    shutdown::{Shutdown, ShutdownResult},
     status::StatusSources,
 };
 
@@ -82,10 +82,10 @@ impl Connections {
 /// A driver whose ports are open. Clients can connect, but get replies only after [`run`](Self::run) is called.
 #[derive(Debug)]
 pub struct Driver {
-    port: Port,
+    port: OpenPort,
     workers: Option<Workers>,
     admin: Option<AdminPort>,
-    front: Arc<dyn Front>,
+    front: Arc<dyn FrontKind>,
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
@@ -137,7 +137,7 @@ impl Driver {
                 Audits::new(cluster, audit.clone(), &lease, connections.webhooks.as_ref())
             });
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
-        let port = Port::listen(listen, &limits, upstream_timeout).await?;
+        let port = OpenPort::listen(listen, &limits, upstream_timeout).await?;
         let ports = Ports {
             address: port.address,
             is_tls: port.tls.is_some(),
@@ -199,7 +199,7 @@ impl Driver {
     }
 
     /// Serves until shutdown, then lets the requests in flight finish.
-    pub async fn run(self, shutdown: Shutdown) -> Stopped {
+    pub async fn run(self, shutdown: Shutdown) -> ShutdownResult {
         let Self {
             port, admin, front, ..
         } = self;
@@ -236,13 +236,13 @@ impl Driver {
             admin = admin.as_ref().map(|admin| tracing::field::display(admin.address())),
             "serving"
         );
-        let stop = Stop::default();
+        let stop = StopSignals::default();
         let bodies = admin
             .as_ref()
             .map_or_else(|| self.limits.body_budget(), |admin| admin.bodies.clone());
         let serving = serve(
             front.clone(),
-            Serving {
+            FrontEndHandler {
                 listener: port.listener,
                 workers: self.workers,
                 stop: stop.clone(),
@@ -254,13 +254,13 @@ impl Driver {
         );
         tokio::pin!(serving);
         let stopped = tokio::select! {
-            () = &mut serving => Stopped::Cleanly,
-            () = background => Stopped::Cut,
+            () = &mut serving => ShutdownResult::Cleanly,
+            () = background => ShutdownResult::Cut,
             () = shutdown.carry_out(&stop, &is_stopping, &observed.registrations, &self.limits) => {
                 stop.now.cancel();
                 front.upstreams().iter().for_each(Upstream::stop_tunnels);
                 serving.await;
-                Stopped::Cut
+                ShutdownResult::Cut
             }
         };
         let resign = OptionFuture::from(leader.as_deref().map(Leader::resign));
@@ -307,7 +307,7 @@ fn leader_and_replicas(
 }
 
 /// Serves clients until a graceful stop, and then waits until all tunnels have closed.
-async fn serve(front: Arc<dyn Front>, serving: Serving) {
+async fn serve(front: Arc<dyn FrontKind>, serving: FrontEndHandler) {
     // Tunnels run on the same threads as connections, and outlive the connections on which they were opened.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
     let stopping = async {

@@ -18,10 +18,10 @@ use admittance_bcs::{
 use admittance_definitions::document::{Fields, Node};
 use admittance_dialect::{Dialect, EndReason};
 use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
-use admittance_gateway::{Recipient, accounts::Accounts};
+use admittance_gateway::{ServiceRecipient, accounts::Accounts};
 use admittance_net::{
-    tls::{CertificateStatus, ClientTls},
-    upstream::{Server, Upstream, UpstreamConfig},
+    tls::{CertificateState, ClientTls},
+    upstream::{Upstream, UpstreamConfig, UpstreamServer},
 };
 use async_trait::async_trait;
 use axum::body::Body;
@@ -32,8 +32,8 @@ pub(crate) use self::proxy::method;
 pub use self::{proxy::ProxyConfig, reviews::ReviewsConfig};
 use crate::{
     Connections, Error, Limits,
-    config::{ListConfig, Sections, upstream_section},
-    handler::Serving,
+    config::{ListConfig, SectionContext, upstream_section},
+    handler::FrontEndHandler,
     status::DriverStatus,
 };
 
@@ -61,7 +61,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     }
 
     /// Returns the configured servers of the upstream; none without an upstream, or if its servers are discovered.
-    fn servers(&self) -> &[Server] {
+    fn servers(&self) -> &[UpstreamServer] {
         &[]
     }
 
@@ -82,7 +82,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails with a reason if this front end has no servers that can be replaced.
-    fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str>;
+    fn set_servers(&mut self, servers: Vec<UpstreamServer>) -> Result<(), &'static str>;
 
     /// Returns a connection to the upstream, through which its lists are read; `None` if there is no control plane.
     ///
@@ -146,7 +146,7 @@ pub struct StartContext<'a> {
 
 #[derive(Debug)]
 pub struct StartedFront {
-    pub(crate) front: Arc<dyn Front>,
+    pub(crate) front: Arc<dyn FrontKind>,
     pub(crate) registrar: Option<Registrar>,
     /// The drivers with which this driver can agree, through ZooKeeper, on the table of chains to use; `None` without a
     /// ZooKeeper ensemble.
@@ -154,7 +154,7 @@ pub struct StartedFront {
 }
 
 impl StartedFront {
-    fn unregistered(front: impl Front) -> Self {
+    fn unregistered(front: impl FrontKind) -> Self {
         Self {
             front: Arc::new(front),
             registrar: None,
@@ -163,9 +163,9 @@ impl StartedFront {
     }
 }
 
-pub(crate) trait Front: Debug + Send + Sync + 'static {
+pub(crate) trait FrontKind: Debug + Send + Sync + 'static {
     /// Serves a port until it is stopped.
-    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()>;
+    fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()>;
 
     /// Returns all upstreams to which requests are forwarded.
     fn upstreams(&self) -> Vec<Upstream>;
@@ -191,7 +191,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    fn tls_status(&self) -> Option<CertificateStatus> {
+    fn tls_status(&self) -> Option<CertificateState> {
         self.upstreams().first()?.tls_status()
     }
 
@@ -236,21 +236,21 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
 
 /// Answers the requests of a port. Cheap to clone.
 pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
-    fn answer(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send;
+    fn answer(&self, request: Request<Body>) -> impl Future<Output = FrontReply> + Send;
 
     fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Body>;
 }
 
 /// A reply to a client, with fields for the access log.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct FrontReply {
     pub(crate) response: Response<Body>,
     pub(crate) passage: Option<Passage>,
     /// The cluster and the user of a request to a gateway; `None` for other front ends.
-    pub(crate) recipient: Option<Recipient>,
+    pub(crate) recipient: Option<ServiceRecipient>,
 }
 
-impl From<Response<Body>> for Answer {
+impl From<Response<Body>> for FrontReply {
     fn from(response: Response<Body>) -> Self {
         Self {
             passage: response.extensions().get().copied(),
@@ -269,7 +269,7 @@ struct FrontRow {
     key: &'static str,
     /// A minimal valid section of the front end, for error messages.
     example: &'static str,
-    read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>) -> Option<FrontSection>,
+    read: fn(&Node<'_>, &mut Fields<'_>, SectionContext<'_>) -> Option<FrontSection>,
     admin_routes: fn() -> Vec<Route>,
 }
 
@@ -281,7 +281,7 @@ pub(crate) fn admin_routes() -> Vec<Route> {
 static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];
 
 /// Reads `dialect`, and the sections that have another meaning for each front end.
-pub(crate) fn read(fields: &mut Fields<'_>, sections: Sections<'_>) -> Option<FrontSection> {
+pub(crate) fn read(fields: &mut Fields<'_>, sections: SectionContext<'_>) -> Option<FrontSection> {
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
     let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {

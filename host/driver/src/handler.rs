@@ -14,7 +14,7 @@ use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
     limits::{FairLimit, Permit},
-    listener::{Client, Handler, Listener, Stall, Stop, Transfer},
+    listener::{BodyTransfer, ConnectedClient, Listener, RequestHandler, Stall, StopSignals},
     status_class,
     upstream::{TunnelGuard, is_upgrade},
     workers::Workers,
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    fronts::{Answer, FrontService},
+    fronts::{FrontReply, FrontService},
     metric_names, trace,
 };
 
@@ -40,10 +40,10 @@ const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again late
 /// Serves a front end at a port. Requests and streams that exceed the limits are refused at once. While `is_stopping`,
 /// all replies ask clients to close their connections.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct FrontEndHandler {
     pub(crate) listener: Listener,
     pub(crate) workers: Option<Workers>,
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopSignals,
     pub(crate) front_end: FrontEnd,
     /// The maximum number of requests in flight, and of open streams.
     pub(crate) in_flight: [usize; 2],
@@ -51,7 +51,7 @@ pub(crate) struct Serving {
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
-impl Serving {
+impl FrontEndHandler {
     /// Serves until it is stopped: answers requests with this front end.
     pub(crate) async fn run<S: FrontService>(self, front: S) {
         let [requests, streams] = self.in_flight.map(FairLimit::new);
@@ -147,8 +147,8 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes supports an older form of watches, which has `/watch/` in the path instead of the query. A cluster's
-        // prefix may precede that path.
+        // Kubernetes supports an older form of watches, which has `/watch/` in the path instead of the query. A
+        // cluster's prefix may precede that path.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
@@ -166,8 +166,8 @@ impl RequestClass {
 
 impl<S: FrontService> FrontState<S> {
     /// Returns the reply to a request for this path that was aborted for this reason.
-    fn end(&self, path: &str, end: &EndReason<'_>) -> Answer {
-        Answer {
+    fn end(&self, path: &str, end: &EndReason<'_>) -> FrontReply {
+        FrontReply {
             response: self.front.reply(path, end),
             passage: Some(Passage::Ended(end.as_str())),
             recipient: None,
@@ -180,9 +180,9 @@ impl<S: FrontService> FrontState<S> {
         path: &str,
         mut request: Request<Body>,
         kind: RequestClass,
-        in_flight: InFlight,
-        transfer: &Transfer,
-    ) -> Answer {
+        in_flight: InFlightRequest,
+        transfer: &BodyTransfer,
+    ) -> FrontReply {
         let in_flight = Arc::new(in_flight);
         if kind == RequestClass::Stream {
             transfer.set_stream();
@@ -215,10 +215,15 @@ impl<S: FrontService> FrontState<S> {
     }
 }
 
-impl<S: FrontService> Handler for FrontHandler<S> {
+impl<S: FrontService> RequestHandler for FrontHandler<S> {
     const IS_COUNTED: bool = true;
 
-    async fn handle(self, mut request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
+    async fn handle(
+        self,
+        mut request: Request<Body>,
+        client: ConnectedClient,
+        transfer: &BodyTransfer,
+    ) -> Response<Body> {
         let started = Instant::now();
         let front = &*self.0;
         let (span, trace) = trace::begin(&mut request, &client);
@@ -231,7 +236,7 @@ impl<S: FrontService> Handler for FrontHandler<S> {
             RequestClass::Request => &front.requests,
             RequestClass::Stream => &front.streams,
         };
-        let Answer {
+        let FrontReply {
             mut response,
             passage,
             recipient,
@@ -241,7 +246,7 @@ impl<S: FrontService> Handler for FrontHandler<S> {
                     RequestClass::Request => &front.metrics.requests_in_flight,
                     RequestClass::Stream => &front.metrics.streams_open,
                 };
-                let in_flight = InFlight::new(gauge.clone(), permit);
+                let in_flight = InFlightRequest::new(gauge.clone(), permit);
                 let answer = front.answer(path, request, kind, in_flight, transfer);
                 answer.instrument(span.clone()).await
             }
@@ -287,12 +292,12 @@ impl<S: FrontService> Handler for FrontHandler<S> {
 }
 
 #[derive(Debug)]
-struct InFlight {
+struct InFlightRequest {
     gauge: Gauge,
     _permit: Permit,
 }
 
-impl InFlight {
+impl InFlightRequest {
     fn new(gauge: Gauge, permit: Permit) -> Self {
         gauge.increment(1);
         Self {
@@ -302,7 +307,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.gauge.decrement(1);
     }

@@ -31,13 +31,13 @@ pub use config::{
 };
 pub use driver::{Connections, Driver, Error};
 pub use fronts::{FrontConfig, ProxyConfig, ReviewsConfig, StartContext, StartedFront};
-pub use lists::{IncompleteList, Lists, ListsError};
+pub use lists::{IncompleteList, ListsError, UpstreamLists};
 pub use metric_names::{describe_metrics, metrics};
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use places::{
-    CustomResources, DefinitionPlace, Files, KubernetesResources, PlaceError, ZooKeeperNodes,
+    CustomResources, DefinitionPlace, DriverFiles, KubernetesResources, PlaceError, ZooKeeperNodes,
     with_definitions,
 };
 pub use ports::{AdminPort, bind_advice};
-pub use shutdown::{Shutdown, Stopped};
+pub use shutdown::{Shutdown, ShutdownResult};
 pub use trace::{Traces, TracesError};

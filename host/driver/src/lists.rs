@@ -43,7 +43,7 @@ pub enum ListsError {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+enum ListReadError {
     #[error("{0}")]
     NotSent(#[from] UpstreamError),
     #[error("the upstream answered {status}: {text}")]
@@ -68,7 +68,7 @@ pub struct IncompleteList {
 }
 
 #[derive(Debug)]
-pub struct Lists {
+pub struct UpstreamLists {
     /// The connection to the upstream. Dropping it stops the discovery of the upstream's servers.
     upstream: ConnectedUpstream,
     dialect: Arc<dyn Dialect>,
@@ -86,12 +86,12 @@ struct OpenedList {
 
 /// The number of a list's items that could not be read, and the reason for one of them.
 #[derive(Debug, Default)]
-struct Unreadable {
+struct UnreadableItems {
     count: usize,
     reason: String,
 }
 
-impl Lists {
+impl UpstreamLists {
     /// Opens the configured lists; returns `None` if there are none. `page` is the number of items per request, and
     /// `per_second` the maximum number of requests per second.
     pub fn open(
@@ -143,10 +143,10 @@ impl Lists {
         let mut unread = Vec::new();
         for list in &self.lists {
             for path in &list.route.paths {
-                let mut unreadable = Unreadable::default();
+                let mut unreadable = UnreadableItems::default();
                 let read = self.read_list(list, path, &mut unreadable, &mut take).await;
                 let items = (unreadable.count > 0).then(|| {
-                    let Unreadable { count, reason } = unreadable;
+                    let UnreadableItems { count, reason } = unreadable;
                     format!("objects that could not be read: {count}, one of them because {reason}")
                 });
                 let reasons = read.err().map(|error| error.to_string()).into_iter().chain(items);
@@ -163,9 +163,9 @@ impl Lists {
         &self,
         list: &OpenedList,
         path: &PathAndQuery,
-        unreadable: &mut Unreadable,
+        unreadable: &mut UnreadableItems,
         take: &mut impl AsyncFnMut(Vec<Request>),
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), ListReadError> {
         let mut token: Option<String> = None;
         loop {
             let target = list.route.page_path(path, self.page, token.as_deref());
@@ -190,20 +190,20 @@ impl Lists {
             }
             match page.next {
                 None => return Ok(()),
-                next if next == token => return Err(ReadError::Repeated),
+                next if next == token => return Err(ListReadError::Repeated),
                 next => token = next,
             }
         }
     }
 
     /// Returns the request that would create an item's object; `None` if the object is gone or no chain matches.
-    async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
+    async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ListReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {
             return Ok(route.request(&*self.dialect, headers, item, item)?);
         };
         let body = match self.get(list, object.path.of(item)?.as_str()).await {
-            Err(ReadError::Status {
+            Err(ListReadError::Status {
                 status: StatusCode::NOT_FOUND,
                 ..
             }) => return Ok(None),
@@ -212,7 +212,7 @@ impl Lists {
         Ok(route.request(&*self.dialect, headers, item, route.object(&body)?)?)
     }
 
-    async fn get(&self, list: &OpenedList, target: &str) -> Result<(HeaderMap, String), ReadError> {
+    async fn get(&self, list: &OpenedList, target: &str) -> Result<(HeaderMap, String), ListReadError> {
         self.pace.lock().await.tick().await;
         let target: PathAndQuery = target.parse().map_err(|_| ListError::Path(target.to_owned()))?;
         let mut request = http::Request::new(Body::empty());
@@ -221,13 +221,13 @@ impl Lists {
         let (head, body) = self.upstream.upstream.send(request).await?.into_parts();
         let body = timeout(self.timeout, Limited::new(body, LIMIT).collect())
             .await
-            .map_err(|_| ReadError::Late)?
-            .map_err(|error| ReadError::Incomplete {
+            .map_err(|_| ListReadError::Late)?
+            .map_err(|error| ListReadError::Incomplete {
                 reason: causes::root_cause(&*error),
             })?;
-        let text = String::from_utf8(body.to_bytes().into()).map_err(|_| ReadError::NotText)?;
+        let text = String::from_utf8(body.to_bytes().into()).map_err(|_| ListReadError::NotText)?;
         if !head.status.is_success() {
-            return Err(ReadError::Status {
+            return Err(ListReadError::Status {
                 status: head.status,
                 text: shortened(&text, EXCERPT).into_owned(),
             });

@@ -14,10 +14,10 @@ use admittance_definitions::{DefinitionStore, document::Node};
 use admittance_fleet::PolicySystem;
 
 pub use self::{
-    custom_resources::CustomResources, files::Files, kubernetes::KubernetesResources,
+    custom_resources::CustomResources, files::DriverFiles, kubernetes::KubernetesResources,
     zookeeper::ZooKeeperNodes,
 };
-use crate::{Connections, FrontConfig, config::Sections};
+use crate::{Connections, FrontConfig, config::SectionContext};
 
 /// A configured place where definitions are stored.
 pub trait DefinitionPlace: Any + Debug + Send + Sync {
@@ -86,12 +86,12 @@ pub fn with_definitions(
 #[derive(Clone, Copy)]
 struct PlaceRow {
     key: &'static str,
-    read: fn(&Node<'_>, Sections<'_>) -> Option<Arc<dyn DefinitionPlace>>,
+    read: fn(&Node<'_>, SectionContext<'_>) -> Option<Arc<dyn DefinitionPlace>>,
 }
 
 static PLACES: [PlaceRow; 3] = [kubernetes::ROW, zookeeper::ROW, custom_resources::ROW];
 
-pub(crate) fn read(node: &Node<'_>, sections: Sections<'_>) -> Option<Vec<Arc<dyn DefinitionPlace>>> {
+pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<Arc<dyn DefinitionPlace>>> {
     let mut places: Vec<Arc<dyn DefinitionPlace>> = Vec::new();
     for entry in &node.list()? {
         let Some(place) = read_place(entry, sections) else {
@@ -106,9 +106,9 @@ pub(crate) fn read(node: &Node<'_>, sections: Sections<'_>) -> Option<Vec<Arc<dy
     Some(places)
 }
 
-fn read_place(node: &Node<'_>, sections: Sections<'_>) -> Option<Arc<dyn DefinitionPlace>> {
+fn read_place(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Arc<dyn DefinitionPlace>> {
     if !node.json().is_object() {
-        return Some(Arc::new(Files(node.file()?)));
+        return Some(Arc::new(DriverFiles(node.file()?)));
     }
     let mut fields = node.object()?;
     let present = fields.present(&PLACES.map(|row| row.key));

@@ -2,12 +2,12 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use admittance_admin::{AdminAccess, AdminService, DecisionDatabase, RenderMetrics, Sources};
+use admittance_admin::{AdminAccess, AdminService, AdminSources, DecisionDatabase, RenderMetrics};
 use admittance_bcs::HealthInfo;
 use admittance_net::{
     budget::BodyBudget,
     limits::default_connections,
-    listener::{ConnectionLimits, Listener, Stop, TransferLimits},
+    listener::{ConnectionLimits, Listener, StopSignals, TransferLimits},
     tls::ServerTls,
     workers::ServingThread,
 };
@@ -27,13 +27,13 @@ const ADMIN_CONNECTIONS: usize = 256;
 const ADMIN_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct OpenPort {
     pub(crate) listener: Listener,
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
 }
 
-impl Port {
+impl OpenPort {
     /// Opens the port for clients. `upstream_timeout` limits the upstream's replies; `None` without an upstream.
     pub(crate) async fn listen(
         config: ListenConfig,
@@ -111,7 +111,7 @@ pub struct AdminPort {
     /// The thread that serves the admin port's connections and answers probes.
     _thread: ServingThread,
     server: JoinHandle<()>,
-    stop: Stop,
+    stop: StopSignals,
 }
 
 impl AdminPort {
@@ -125,14 +125,14 @@ impl AdminPort {
             connections: ADMIN_CONNECTIONS,
             ..connection_limits(&config.limits, None)
         };
-        let Port {
+        let OpenPort {
             listener,
             address,
             tls,
-        } = Port::bind("admin.address", admin.address(), tls, limits).await?;
+        } = OpenPort::bind("admin.address", admin.address(), tls, limits).await?;
         let bodies = config.limits.body_budget();
         let service = AdminService::new(metrics.clone(), bodies.clone());
-        let stop = Stop::default();
+        let stop = StopSignals::default();
         let thread = ServingThread::start("admin").map_err(Error::Threads)?;
         let serving = listener.serve(service.clone(), stop.clone(), None);
         Ok(Some(Self {
@@ -161,7 +161,7 @@ impl AdminPort {
         }
         let of = |observed: &Arc<StatusSources>| observed.clone();
         let (health, not_ready, overview) = (of(&observed), of(&observed), of(&observed));
-        let sources = Sources {
+        let sources = AdminSources {
             host: observed.host.clone(),
             extensions,
             decisions,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use admittance_bcs::Registrations;
-use admittance_net::listener::Stop;
+use admittance_net::listener::StopSignals;
 use tokio_util::sync::CancellationToken;
 
 use crate::Limits;
@@ -16,7 +16,7 @@ pub struct Shutdown {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum ShutdownResult {
     Cleanly,
     /// Some requests were aborted at the shutdown timeout or by a second signal.
     Cut,
@@ -36,7 +36,7 @@ impl Shutdown {
     /// signal, when the remaining requests must be aborted.
     pub(crate) async fn carry_out(
         &self,
-        stop: &Stop,
+        stop: &StopSignals,
         is_stopping: &AtomicBool,
         registrations: &Registrations,
         limits: &Limits,

@@ -31,7 +31,7 @@ use admittance_net::tls::{self, ServerTls};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fronts::Front;
+use crate::fronts::FrontKind;
 
 /// The reply to `GET /v1/status`: the state of the driver and of everything that it depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,7 +79,7 @@ pub struct DriverStatus {
 #[derive(Debug)]
 pub(crate) struct StatusSources {
     pub(crate) host: Host,
-    pub(crate) front: Arc<dyn Front>,
+    pub(crate) front: Arc<dyn FrontKind>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     /// The TLS settings of the port for clients and of the admin port.
@@ -157,7 +157,7 @@ impl DriverStatus {
     }
 }
 
-fn certificate(status: tls::CertificateStatus) -> CertificateStatus {
+fn certificate(status: tls::CertificateState) -> CertificateStatus {
     CertificateStatus {
         certificate: status.certificate.to_owned(),
         not_after: status.not_after.map(Moment),

@@ -5,7 +5,7 @@ mod export;
 use admittance::trace_context;
 use admittance_admission::TraceContext;
 use admittance_net::{
-    listener::Client,
+    listener::ConnectedClient,
     trace::{SPANS, inject},
 };
 use http::{Method, Request, StatusCode};
@@ -23,7 +23,7 @@ const PATH_LIMIT: usize = 1024;
 
 /// Begins the span of a request if spans are exported, and writes it to the request's headers, so that the next
 /// server's spans become its children. Also returns the context of the trace.
-pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
+pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();
     let span = debug_span!(

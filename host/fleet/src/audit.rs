@@ -12,8 +12,8 @@ mod status;
 mod watch;
 
 pub use auditor::{Auditor, JudgedObject};
-pub use client::{AuditClient, DiscoveredResources, Pages, Resource};
-pub use finding::{Finding, Judgement, Verdict};
+pub use client::{AuditClient, AuditedResource, DiscoveredResources, Pages};
+pub use finding::{AuditResult, AuditVerdict, Finding};
 pub use ledger::FINDINGS;
 pub use reports::ReportApi;
 pub use schedule::Audits;

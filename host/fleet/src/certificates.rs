@@ -4,6 +4,6 @@ mod authority;
 mod subject;
 
 pub use self::{
-    authority::{Authority, Issued, Validity, for_service, to_pem, unexpired},
-    subject::{CertificateSubject, Client, Service, SubjectHost},
+    authority::{Authority, IssuedCertificate, IssuedValidity, for_service, to_pem, unexpired},
+    subject::{CertificateSubject, ClientUsage, Service, SubjectHost},
 };

@@ -10,7 +10,7 @@ use std::{
 
 use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
 use admittance_cluster::{
-    Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources, next_change,
+    Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, WatchedResources, next_change,
 };
 use admittance_definitions::{
     DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError, definition_name,
@@ -62,7 +62,7 @@ pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 #[derive(Debug)]
 pub(crate) struct StoredKind {
     pub(crate) kind: ResourceKind,
-    pub(crate) resources: Resources,
+    pub(crate) resources: WatchedResources,
     /// Whether the API server may lack this kind of resources, because the program was installed in a version that did
     /// not have it.
     is_optional: bool,

@@ -4,7 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionFile, replicas::Replicas};
 use admittance_cluster::{
-    Cluster, Election, ElectionTimes, Event, Events, LeaderStatus, Resource, ResourceError, Resources,
+    Cluster, ClusterEvent, Election, ElectionTimes, EventWriter, LeaderStatus, Resource, ResourceError,
+    WatchedResources,
 };
 use admittance_definitions::definition_name;
 use admittance_net::Backoff;
@@ -42,7 +43,7 @@ pub struct Leader {
     chains: Option<ChainStore>,
     webhooks: Option<Webhooks>,
     audits: Option<Audits>,
-    events: Events,
+    events: EventWriter,
 }
 
 /// What the leader writes to the statuses when it goes through all resources once.
@@ -54,12 +55,12 @@ pub(crate) struct StatusPass {
 }
 
 struct StatusWrite {
-    resources: Resources,
+    resources: WatchedResources,
     id: String,
     namespace: String,
     name: String,
     status: Value,
-    event: Option<Event>,
+    event: Option<ClusterEvent>,
 }
 
 impl Leader {
@@ -271,7 +272,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
 
 /// Writes a status, and then publishes the event about it. Returns the kind and name of the resource, and the result of
 /// writing the status.
-async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(), ResourceError>) {
+async fn write_status(write: StatusWrite, events: EventWriter) -> (String, Result<(), ResourceError>) {
     let StatusWrite {
         resources,
         id,

@@ -4,7 +4,7 @@ use admittance::Moment;
 use admittance_net::metric_table;
 use metrics::{counter, gauge};
 
-use crate::audit::Verdict;
+use crate::audit::AuditVerdict;
 
 metric_table! {
     STATUS_WRITES = Counter "admittance_status_writes_total" [result]
@@ -64,8 +64,8 @@ pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
     gauge!(AUDIT_LAST_DURATION).set(seconds);
 }
 
-pub(crate) fn audited(verdicts: &BTreeMap<Verdict, u64>) {
-    for verdict in Verdict::ALL {
+pub(crate) fn audited(verdicts: &BTreeMap<AuditVerdict, u64>) {
+    for verdict in AuditVerdict::ALL {
         let count = verdicts.get(&verdict).copied().unwrap_or_default();
         // An `f64` counts exactly up to 2^53, and a cluster has fewer objects.
         gauge!(AUDITED_OBJECTS, "verdict" => verdict.as_str()).set(count as f64);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance_admission::keywords;
-use admittance_cluster::{Cluster, ResourceError, Resources, ServedKind};
+use admittance_cluster::{Cluster, ResourceError, ServedKind, WatchedResources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all, try_join_all};
@@ -134,13 +134,13 @@ pub struct PolicyStore {
 struct WatchedKinds {
     /// The kinds of policies that the API server served at the last request; `None` if the request failed.
     served: Option<Vec<ServedKind>>,
-    watched: Arc<[Watched]>,
+    watched: Arc<[WatchedPolicies]>,
 }
 
 #[derive(Clone, Debug)]
-struct Watched {
+struct WatchedPolicies {
     kind: ServedKind,
-    resources: Resources,
+    resources: WatchedResources,
 }
 
 impl PolicyStore {
@@ -164,11 +164,12 @@ impl PolicyStore {
     }
 
     /// Discovers the kinds of policies that the API server serves, and starts to watch the new ones.
-    async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
+    async fn watched(&self) -> Result<Arc<[WatchedPolicies]>, ResourceError> {
         let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
             let Ok(served) = served else { return false };
-            let is_there = |watched: &Watched| served.iter().any(|kind| kind.name() == watched.kind.name());
+            let is_there =
+                |watched: &WatchedPolicies| served.iter().any(|kind| kind.name() == watched.kind.name());
             !before.iter().all(is_there)
         };
         let mut served = self.served().await;
@@ -180,12 +181,12 @@ impl PolicyStore {
         state.served = served.as_ref().ok().cloned();
         let kinds = served?.into_iter().map(|kind| {
             let known = state.watched.iter().find(|watched| watched.kind == kind);
-            known.cloned().unwrap_or_else(|| Watched {
+            known.cloned().unwrap_or_else(|| WatchedPolicies {
                 resources: self.cluster.resources_of(&kind),
                 kind,
             })
         });
-        let watched: Arc<[Watched]> = kinds.collect();
+        let watched: Arc<[WatchedPolicies]> = kinds.collect();
         state.watched = watched.clone();
         Ok(watched)
     }

@@ -30,7 +30,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The settings from which the webhook configurations are built: how the API server reaches this program, and which
 /// requests it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registration {
+pub struct WebhookRegistration {
     /// The name of this program's Service and of its webhook configurations.
     pub name: String,
     pub namespace: String,
@@ -48,7 +48,7 @@ pub struct Registration {
     pub has_match_conditions: bool,
 }
 
-impl Default for Registration {
+impl Default for WebhookRegistration {
     fn default() -> Self {
         Self {
             name: "admittance".to_owned(),
@@ -98,7 +98,7 @@ impl<'a, S: Borrow<Stage>> From<&'a Chain<S>> for RegisteredChain<'a> {
     }
 }
 
-impl Registration {
+impl WebhookRegistration {
     /// Returns which requests the webhooks send to the chains.
     pub fn reach(&self) -> Reach {
         let excluded = excluded_namespaces(self)
@@ -131,7 +131,11 @@ pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Validating, "ValidatingWebhookConfiguration"),
 ];
 
-pub fn configurations(registration: &Registration, webhooks: &[RegisteredWebhook], ca: &str) -> Vec<Json> {
+pub fn configurations(
+    registration: &WebhookRegistration,
+    webhooks: &[RegisteredWebhook],
+    ca: &str,
+) -> Vec<Json> {
     let of_phase = |(phase, kind)| {
         let webhooks = documents(registration, webhooks, phase, ca);
         (!webhooks.is_empty()).then(|| {
@@ -148,7 +152,7 @@ pub fn configurations(registration: &Registration, webhooks: &[RegisteredWebhook
 
 /// Returns the webhooks of a phase in the form in which a webhook configuration lists them.
 pub(crate) fn documents(
-    registration: &Registration,
+    registration: &WebhookRegistration,
     webhooks: &[RegisteredWebhook],
     phase: Phase,
     ca: &str,
@@ -163,7 +167,7 @@ pub const DEFINITIONS_PATH: &str = "/definitions";
 
 /// Returns the webhook configuration that checks definitions before they are stored as resources. It must be installed
 /// separately if the leader does not manage the webhook configurations.
-pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
+pub fn of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -174,9 +178,9 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
 
 /// Returns the webhook that checks definitions before they are stored. It must never prevent a repair: while no Pod
 /// answers, definitions are stored unchecked, and definitions that the Pods themselves write are not checked.
-pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
+pub(crate) fn check_of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
-    let Registration { name, namespace, .. } = registration;
+    let WebhookRegistration { name, namespace, .. } = registration;
     let mut webhook = json!({
         "name": format!("definitions.{name}.{namespace}"),
         "clientConfig": {
@@ -217,7 +221,7 @@ pub fn labels(name: &str) -> Json {
 }
 
 /// Returns the namespaces that are excluded from the webhooks, except the namespace of this program.
-pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
+pub fn excluded_namespaces(registration: &WebhookRegistration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
     let given = registration.excluded_namespaces.iter().map(String::as_str);
     let mut names = Vec::new();

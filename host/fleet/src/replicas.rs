@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use admittance::{
     Digest,
-    agreement::{Replica, Report},
+    agreement::{KnownReplica, TableReport},
     replicas::{Membership, Transport},
 };
-use admittance_cluster::{Annotations, Election, ElectionTimes, LeaseMember, Members};
+use admittance_cluster::{Annotations, Election, ElectionTimes, LeaseMember, ReplicaMembers};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
@@ -33,7 +33,7 @@ const CLEANUP: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Leases {
     election: Arc<Election>,
-    members: Members,
+    members: ReplicaMembers,
 }
 
 impl Leases {
@@ -70,7 +70,7 @@ impl Transport for Leases {
         self.members.name()
     }
 
-    fn report(&self, report: &Report) {
+    fn report(&self, report: &TableReport) {
         self.members.annotate(annotations(report));
     }
 
@@ -104,7 +104,7 @@ impl Transport for Leases {
 }
 
 /// Writes each field of a report as an annotation: text as it is, other values as JSON.
-fn annotations(report: &Report) -> Annotations {
+fn annotations(report: &TableReport) -> Annotations {
     let fields = match serde_json::to_value(report) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
@@ -119,7 +119,7 @@ fn annotations(report: &Report) -> Annotations {
     fields.into_iter().map(annotation).collect()
 }
 
-fn report(annotations: &Annotations) -> Option<Report> {
+fn report(annotations: &Annotations) -> Option<TableReport> {
     let field = |(name, text): (&String, &String)| {
         let name = name.strip_prefix(PREFIX)?;
         let value = match name {
@@ -137,8 +137,8 @@ fn target(annotations: &Annotations) -> Option<Digest> {
 }
 
 /// Reads the report of a replica from the annotations of its Lease. Returns `None` if they contain no report.
-fn replica(member: &LeaseMember) -> Option<Replica> {
-    Some(Replica {
+fn replica(member: &LeaseMember) -> Option<KnownReplica> {
+    Some(KnownReplica {
         name: member.name.clone(),
         is_alive: member.is_alive,
         is_leader: member.is_leader,
@@ -159,7 +159,7 @@ mod tests {
             "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed", "replica": "web-1",
         });
-        let mut own = Report {
+        let mut own = TableReport {
             live: Digest::of("a"),
             prepared: Digest::of("b"),
             earlier: Some(Digest::of("c")),

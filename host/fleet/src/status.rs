@@ -4,12 +4,12 @@ mod conditions;
 
 use admittance::{ChainStatus, Moment, RolloutProgress, RolloutState, StageStatus, Status, VersionState};
 use admittance_admission::shortened;
-use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
+use admittance_cluster::{ClusterEvent, EventObject, Resource, ResourceKind};
 use admittance_definitions::definition_name;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use self::conditions::{Conditions, Definition};
+use self::conditions::{DefinitionConditions, StatusDefinition};
 use crate::{chains::EXCEPTION, leader::StatusPass};
 
 const MOST_MISTAKES: usize = 20;
@@ -37,12 +37,12 @@ pub(crate) fn new_status(
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = resource.object.get("metadata")?.get("generation").cloned()?;
     let live = live(kind, resource, host);
-    let conditions = Conditions::new(state, live)?;
+    let conditions = DefinitionConditions::new(state, live)?;
     let is_live = conditions.is_live();
     let mistakes = match (state, live) {
         (VersionState::Bad(bad), _) => bad.reasons.as_slice(),
         (VersionState::Blocked(mistakes), _) => mistakes,
-        (VersionState::Live, Some(Definition::Exception(exception))) => &exception.unknown,
+        (VersionState::Live, Some(StatusDefinition::Exception(exception))) => &exception.unknown,
         _ => &[],
     };
     let mut status = json!({
@@ -53,7 +53,7 @@ pub(crate) fn new_status(
         if is_live {
             fields.insert(REVISION.to_owned(), revision(before, &generation, host));
         }
-        if let Some(Definition::Chain(chain)) = live.filter(|_| is_live) {
+        if let Some(StatusDefinition::Chain(chain)) = live.filter(|_| is_live) {
             let modules = chain.stages.iter().flat_map(modules);
             fields.insert("modules".to_owned(), modules.collect());
             fields.extend(recent(chain, now).map(|recent| (RECENT.to_owned(), recent)));
@@ -122,7 +122,7 @@ fn counts(status: &Value) -> [Option<&Value>; 3] {
 
 /// Returns the event that reports a new status: the definition went live, it was refused, or a rollout ended. `None` if
 /// none of these happened.
-pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<Event> {
+pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<ClusterEvent> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
     let is_new = |kind: &str, holds: &str| {
@@ -143,7 +143,7 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
         let now = Vec::<RolloutProgress>::deserialize(now).ok()?;
         rolled_out(&now.into_iter().find(|rollout| !before.contains(rollout))?)?
     };
-    Some(Event {
+    Some(ClusterEvent {
         regarding: EventObject {
             api_version: kind.api_version(),
             kind: kind.kind.to_owned(),
@@ -185,17 +185,17 @@ fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
     })
 }
 
-fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<Definition<'a>> {
+fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<StatusDefinition<'a>> {
     if *kind == EXCEPTION {
         let mut exceptions = host.exceptions.iter();
         let found = exceptions.find(|exception| exception.name == resource.name);
-        return found.map(Definition::Exception);
+        return found.map(StatusDefinition::Exception);
     }
     let written = resource.object.get("spec").and_then(|spec| spec.get("phase"));
     let phase = written.and_then(Value::as_str).unwrap_or("Mutating");
     let name = definition_name(&resource.namespace, &resource.name);
     let matches_id = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
-    host.chains.iter().find(matches_id).map(Definition::Chain)
+    host.chains.iter().find(matches_id).map(StatusDefinition::Chain)
 }
 
 fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {

@@ -7,7 +7,7 @@ mod service;
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use admittance::{Host, Moment, admission::Phase};
-use admittance_cluster::{Cluster, ResourceError, Resources, next_change};
+use admittance_cluster::{Cluster, ResourceError, WatchedResources, next_change};
 use admittance_net::tls::{self, ServerTls, TlsError};
 use admittance_watch::FileValue;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use self::{
     configuration::{KINDS, WrittenConfiguration, write},
 };
 use crate::{
-    RegisteredChain, RegisteredWebhook, Registration, certificates,
+    RegisteredChain, RegisteredWebhook, WebhookRegistration, certificates,
     leader::{PAUSE, backoff},
     metrics,
     registration::{check_of_definitions, documents},
@@ -32,7 +32,7 @@ const CHECK: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
 pub struct WebhooksConfig {
-    pub registration: Registration,
+    pub registration: WebhookRegistration,
     pub certificate: CertificateConfig,
 }
 
@@ -94,18 +94,18 @@ pub struct Webhooks(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     cluster: Cluster,
-    registration: Registration,
+    registration: WebhookRegistration,
     /// Whether definitions are stored as resources of the cluster. If so, a webhook checks them before they are stored.
     checks_definitions: bool,
     /// The timeout of all chains of a request together.
     limit: Duration,
-    trust: Trust,
-    configurations: [(Phase, Resources); 2],
+    trust: WebhookTrust,
+    configurations: [(Phase, WatchedResources); 2],
     status: Mutex<WebhooksStatus>,
 }
 
 #[derive(Debug)]
-enum Trust {
+enum WebhookTrust {
     Own(CertificateSecret),
     Files(FileValue<String>),
 }
@@ -147,13 +147,13 @@ impl Webhooks {
         } = config;
         let trust = match certificate {
             CertificateConfig::Own(terms) => {
-                Trust::Own(CertificateSecret::open(cluster, &registration, terms).await?)
+                WebhookTrust::Own(CertificateSecret::open(cluster, &registration, terms).await?)
             }
-            CertificateConfig::Files(bundle) => Trust::Files(bundle),
+            CertificateConfig::Files(bundle) => WebhookTrust::Files(bundle),
         };
         let name = registration.name.clone();
         let kinds = KINDS.iter().map(|(_, kind)| kind.kind);
-        let secret = matches!(trust, Trust::Own(_)).then_some(SECRET.kind);
+        let secret = matches!(trust, WebhookTrust::Own(_)).then_some(SECRET.kind);
         metrics::configurations_begin_at_zero(kinds.chain(secret));
         let configurations = KINDS.map(|(phase, kind)| (phase, cluster.resource(&kind, "", &name)));
         Ok(Self(Arc::new(Inner {
@@ -175,8 +175,8 @@ impl Webhooks {
     /// Returns the TLS configuration of the port if this program issues its certificate.
     pub fn tls(&self) -> Option<ServerTls> {
         match &self.0.trust {
-            Trust::Own(secret) => Some(secret.tls.clone()),
-            Trust::Files(_) => None,
+            WebhookTrust::Own(secret) => Some(secret.tls.clone()),
+            WebhookTrust::Files(_) => None,
         }
     }
 
@@ -193,8 +193,8 @@ impl Webhooks {
     /// completes.
     pub async fn follow(&self) {
         match &self.0.trust {
-            Trust::Own(secret) => secret.follow().await,
-            Trust::Files(bundle) => {
+            WebhookTrust::Own(secret) => secret.follow().await,
+            WebhookTrust::Files(bundle) => {
                 bundle
                     .follow(|loaded| match loaded {
                         Ok(_) => tracing::info!("changed CAs of the webhook configurations were read"),
@@ -217,8 +217,8 @@ impl Webhooks {
         inner.until_served().await;
         let mut changes = host.changes();
         let mut bundle = match &inner.trust {
-            Trust::Files(bundle) => Some(bundle.subscribe()),
-            Trust::Own(_) => None,
+            WebhookTrust::Files(bundle) => Some(bundle.subscribe()),
+            WebhookTrust::Own(_) => None,
         };
         let mut state = ConfigurationState::default();
         let mut retries = backoff();
@@ -257,10 +257,10 @@ impl Webhooks {
 }
 
 impl Inner {
-    fn resources(&self) -> impl Iterator<Item = &Resources> {
+    fn resources(&self) -> impl Iterator<Item = &WatchedResources> {
         let secret = match &self.trust {
-            Trust::Own(secret) => Some(&secret.secret),
-            Trust::Files(_) => None,
+            WebhookTrust::Own(secret) => Some(&secret.secret),
+            WebhookTrust::Files(_) => None,
         };
         let configurations = self.configurations.iter();
         configurations.map(|(_, resources)| resources).chain(secret)
@@ -298,8 +298,8 @@ impl Inner {
 
     async fn write(&self, host: &Host, state: &mut ConfigurationState) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
-            Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
-            Trust::Own(secret) => {
+            WebhookTrust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
+            WebhookTrust::Own(secret) => {
                 let renewed = secret.renew(state, self).await;
                 // If the certificate cannot be read or renewed, the configurations keep the CAs of the last
                 // certificate.
@@ -331,7 +331,7 @@ impl Inner {
             state.trusted = Some((authorities, Instant::now()));
         }
         match (&self.trust, certificate?) {
-            (Trust::Own(secret), true) => Ok(secret.remaining_overlap(state)),
+            (WebhookTrust::Own(secret), true) => Ok(secret.remaining_overlap(state)),
             _ => Ok(CHECK),
         }
     }

@@ -34,18 +34,18 @@ use tracing::Instrument;
 
 use self::database::{Database, DatabaseTransaction};
 pub use self::{
-    agents::Report,
+    agents::AgentReport,
     changes::{ClusterName, CreatedRegisterToken},
     config::{AccountsConfig, DatabaseConfig, MySqlConfig},
-    directory::{AccessTarget, Denied, Directory, Session},
+    directory::{AccessTarget, Directory, TokenDenied, UserSession},
     error::AccountsError,
     import::ImportedAccounts,
     keys::KeyFile,
-    role_grants::{GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidGrant, RoleGrant},
+    role_grants::{GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidRoleGrant, RoleGrant},
     tokens::{CreatedToken, Reencrypted},
     types::{
-        Access, BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,
-        TokenId, User, UserId, UserName,
+        Access, BcsInfo, ClusterCredentials, ClusterType, InvalidUserName, Provider, RegisterToken,
+        RegisteredCluster, Secret, TokenId, User, UserId, UserName,
     },
 };
 pub(crate) use self::{
@@ -140,7 +140,12 @@ impl Accounts {
 
     /// Waits until this session no longer has this permission for the target: because the token was revoked or has
     /// expired, the permission was withdrawn, or the user or cluster was removed.
-    pub async fn until_denied(&self, session: &Session, target: &AccessTarget, needed: Permission) -> Denied {
+    pub async fn until_denied(
+        &self,
+        session: &UserSession,
+        target: &AccessTarget,
+        needed: Permission,
+    ) -> TokenDenied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
             directory.may(&current.user, target, needed)
@@ -149,18 +154,18 @@ impl Accounts {
         tokio::select! {
             denied = self.until(check) => denied,
             () = tokio::time::sleep(left.unwrap_or_default()) => {
-                Denied::Expired(session.user.name.to_string())
+                TokenDenied::Expired(session.user.name.to_string())
             }
         }
     }
 
-    pub async fn until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> Denied {
+    pub async fn until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> TokenDenied {
         self.until(|directory| directory.agent(cluster_id, register_token).map(drop))
             .await
     }
 
     /// Repeats `check` with every new directory until it fails, and returns why it fails.
-    async fn until(&self, check: impl Fn(&Directory) -> Result<(), Denied>) -> Denied {
+    async fn until(&self, check: impl Fn(&Directory) -> Result<(), TokenDenied>) -> TokenDenied {
         let mut changes = self.changes();
         loop {
             let directory = changes.borrow_and_update().clone();

@@ -6,9 +6,9 @@ mod types;
 use std::{sync::Arc, time::Duration};
 
 use admittance_admin::{
-    ApiError, Call, Json,
+    AdminRole, ApiError, Call, Json,
     Method::{Delete, Get, Post},
-    Nothing, Role, Route,
+    Nothing, Route,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub use self::types::{
     BcsCluster, ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry,
     RegisterTokenEntry, Removed, TokenEntry, UserEntry, UserList,
 };
-use crate::accounts::{Access, Accounts, AccountsError, ClusterKind, ClusterName, TokenId, User, UserName};
+use crate::accounts::{Access, Accounts, AccountsError, ClusterName, ClusterType, TokenId, User, UserName};
 pub use crate::accounts::{ImportedAccounts, Reencrypted};
 
 const LONGEST_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -29,7 +29,7 @@ const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
 /// Returns the routes for users and clusters. Their handlers get the [`Accounts`] from the extensions of the port.
 #[rustfmt::skip]
 pub fn routes() -> Vec<Route> {
-    let (read, admin) = (Some(Role::Read), Some(Role::Admin));
+    let (read, admin) = (Some(AdminRole::Read), Some(AdminRole::Admin));
     let users = "/v1/users/{name}";
     let clusters = "/v1/clusters/{id}";
     let tokens = "/v1/users/{name}/tokens";
@@ -214,7 +214,7 @@ async fn create_cluster(
     }) = &call.body;
     let creator = creator.as_ref().map(|name| user(accounts, name)).transpose()?;
     let kind = match kind {
-        None => ClusterKind::Kubernetes,
+        None => ClusterType::Kubernetes,
         Some(text) => text
             .parse()
             .map_err(|error| ApiError::Malformed(format!("type: {error}")))?,
@@ -284,8 +284,8 @@ async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ImportQuery {
-    /// Names of users of the gateway, separated by commas. The import deletes those who conflict with a user of bcs-api,
-    /// with all their tokens.
+    /// Names of users of the gateway, separated by commas. The import deletes those who conflict with a user of
+    /// bcs-api, with all their tokens.
     #[serde(default)]
     replace: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use admittance_bcs::{
     ClusterId,
     discovery::{Discovery, ServerKind},
-    zookeeper::{ChildList, Followed, NodePath, ZooKeeper},
+    zookeeper::{ChildList, FollowedChildren, NodePath, ZooKeeper},
 };
 use admittance_net::upstream::{Choice, FollowedServers, Servers, Upstream, UpstreamConfig};
 use metrics::gauge;
@@ -27,7 +27,7 @@ pub(super) struct Clusters {
 
 #[derive(Debug, Default)]
 pub(super) struct KnownClusters {
-    pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
+    pub(super) clusters: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
     /// Whether the list of clusters has ever been read from ZooKeeper.
     pub(super) is_known: bool,
     pub(super) stale_reason: Option<String>,
@@ -46,7 +46,7 @@ impl KnownClusters {
 
 /// The drivers of one cluster. They live as long as the cluster is known or a request to them is in flight.
 #[derive(Debug)]
-pub(super) struct Drivers {
+pub(super) struct ClusterDrivers {
     pub(super) id: ClusterId,
     pub(super) upstream: Upstream,
     discovery: Option<Discovery>,
@@ -55,7 +55,7 @@ pub(super) struct Drivers {
     _checking: Option<AbortOnDropHandle<()>>,
 }
 
-impl Drivers {
+impl ClusterDrivers {
     pub(super) fn new(
         config: &UpstreamConfig,
         id: ClusterId,
@@ -113,7 +113,7 @@ impl Clusters {
             let servers = Servers::Listed(servers.clone());
             (
                 id.clone(),
-                Drivers::new(&config.drivers, id.clone(), servers, None),
+                ClusterDrivers::new(&config.drivers, id.clone(), servers, None),
             )
         });
         Self::following(
@@ -127,7 +127,7 @@ impl Clusters {
     /// Starts to follow the clusters below this node of a ZooKeeper ensemble. They are added to the listed clusters.
     pub(super) fn following(
         drivers: &UpstreamConfig,
-        listed: BTreeMap<ClusterId, Arc<Drivers>>,
+        listed: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
         found: Option<(NodePath, &ZooKeeper)>,
         is_counted: bool,
     ) -> Self {
@@ -141,7 +141,7 @@ impl Clusters {
         let wait = drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
         let watch = found.as_ref().map(|(path, zookeeper)| {
-            let watch = ClusterWatch {
+            let watch = ClusterFollower {
                 zookeeper: (*zookeeper).clone(),
                 children: zookeeper.children(path.as_str()),
                 path: path.clone(),
@@ -159,7 +159,7 @@ impl Clusters {
     }
 
     /// Returns the drivers of this cluster. Waits up to `wait` until the list of clusters is read for the first time.
-    pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
+    pub(super) async fn find(&self, id: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
         // `wait_for` fails only if the task that follows the clusters has ended. Then the last known clusters are used.
@@ -189,15 +189,15 @@ impl Clusters {
 }
 
 /// Keeps the known clusters up to date: the clusters that the configuration lists, and the clusters in ZooKeeper.
-struct ClusterWatch {
+struct ClusterFollower {
     zookeeper: ZooKeeper,
-    children: Followed<String>,
+    children: FollowedChildren<String>,
     path: NodePath,
     config: UpstreamConfig,
     sender: watch::Sender<Arc<KnownClusters>>,
 }
 
-impl ClusterWatch {
+impl ClusterFollower {
     async fn run(mut self) {
         loop {
             let now = self.known(&self.children.borrow());
@@ -232,7 +232,7 @@ impl ClusterWatch {
                 before.clusters.get(&id).cloned().unwrap_or_else(|| {
                     let discovery = Discovery::start(&self.zookeeper, path, ServerKind::Drivers);
                     let servers = Servers::Followed(discovery.servers());
-                    Drivers::new(&self.config, id, servers, Some(discovery))
+                    ClusterDrivers::new(&self.config, id, servers, Some(discovery))
                 })
             });
         }

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use admittance_bcs::{ClusterId, RegistrationConfig, zookeeper::NodePath};
 use admittance_net::{
     tls::ClientTls,
-    upstream::{Server, UpstreamConfig},
+    upstream::{UpstreamConfig, UpstreamServer},
 };
 use http::Uri;
 
@@ -14,7 +14,7 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
     /// The drivers of each cluster that is listed here instead of being discovered, at least one per cluster.
-    pub clusters: BTreeMap<ClusterId, Vec<Server>>,
+    pub clusters: BTreeMap<ClusterId, Vec<UpstreamServer>>,
     /// The ZooKeeper node below which drivers register. Without one, only listed clusters are known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,

@@ -10,7 +10,7 @@ use std::{
 use admittance::BodyLimits;
 use admittance_bcs::{
     CLUSTER_HEADER,
-    routes::{Action, PREFIX, RouteLookup, lookup},
+    routes::{PREFIX, RouteAction, RouteLookup, lookup},
     upstream_end,
 };
 use axum::body::Body;
@@ -18,7 +18,7 @@ use http::{HeaderName, HeaderValue, Request, request::Parts};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::{clusters::Drivers, error::GatewayError};
+use crate::{clusters::ClusterDrivers, error::GatewayError};
 
 /// The query parameter that names the cluster of a console if no header does.
 const CLUSTER_PARAMETER: &str = "cluster_id";
@@ -33,24 +33,24 @@ pub(super) struct Hosts(Mutex<Option<(Instant, HashSet<IpAddr>)>>);
 
 /// A driver's reply to `GET /cluster/resources`.
 #[derive(Deserialize)]
-struct Resources {
+struct DriverResources {
     data: ResourceData,
 }
 
 #[derive(Deserialize)]
 struct ResourceData {
-    agents: Vec<Agent>,
+    agents: Vec<AgentVersion>,
 }
 
 #[derive(Deserialize)]
-struct Agent {
+struct AgentVersion {
     ip: String,
 }
 
 pub(super) fn is_console(head: &Parts) -> bool {
     let path = head.uri.path();
     (path.contains("webconsole") || path.contains('%'))
-        && matches!(lookup(head), RouteLookup::Found(found) if matches!(found.route.action, Action::Console))
+        && matches!(lookup(head), RouteLookup::Found(found) if matches!(found.route.action, RouteAction::Console))
 }
 
 fn parameter(head: &Parts, name: &str) -> Option<String> {
@@ -75,7 +75,7 @@ pub(super) fn name_cluster(head: &mut Parts) {
 /// listens at the port of consoles on any host.
 pub(super) async fn check_host(
     head: &Parts,
-    drivers: &Drivers,
+    drivers: &ClusterDrivers,
     limits: BodyLimits,
 ) -> Result<(), GatewayError> {
     let host = parameter(head, HOST_PARAMETER).unwrap_or_default();
@@ -104,7 +104,7 @@ pub(super) async fn check_host(
 
 async fn read_hosts(
     head: &Parts,
-    drivers: &Drivers,
+    drivers: &ClusterDrivers,
     limits: BodyLimits,
 ) -> Result<HashSet<IpAddr>, GatewayError> {
     let request = Request::get(format!("{PREFIX}/cluster/resources"))
@@ -123,7 +123,7 @@ async fn read_hosts(
         ))
     };
     let bytes = received.map_err(|error| unreadable(error.end().to_string()))?;
-    let resources: Resources =
+    let resources: DriverResources =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     let hosts = resources
         .data

@@ -95,7 +95,7 @@ fn after_colon(reason: &str) -> String {
 
 /// The part of bcs-api that would have written an error reply. It determines the format of the JSON in the reply.
 #[derive(Clone, Copy, Debug)]
-enum Writer {
+enum EnvelopeWriter {
     /// A handler of bcs-api. Its JSON has no spaces, and its message names the program. With [`Statuses::Ok`], the
     /// status is 200.
     Handler,
@@ -104,17 +104,17 @@ enum Writer {
 }
 
 /// The properties of an error that determine the reply, and a keyword for logs and metrics.
-struct Form {
+struct ErrorReplyForm {
     word: &'static str,
     code: Code,
-    writer: Writer,
+    writer: EnvelopeWriter,
     /// The HTTP status of the reply, unless a handler replies 200 because of [`Statuses::Ok`].
     status: StatusCode,
 }
 
 impl GatewayError {
-    fn form(&self) -> Form {
-        use Writer::{Filter, Handler};
+    fn form(&self) -> ErrorReplyForm {
+        use EnvelopeWriter::{Filter, Handler};
         #[rustfmt::skip]
         let (word, code, writer, status) = match self {
             Self::NoRoute => ("no-route", Code::BadRequest, Filter, StatusCode::NOT_FOUND),
@@ -137,7 +137,7 @@ impl GatewayError {
             Self::AuthUnavailable(_) => ("undecided", Code::AuthError, Filter, StatusCode::SERVICE_UNAVAILABLE),
             Self::Overloaded(_) => ("overloaded", Code::Internal, Filter, StatusCode::SERVICE_UNAVAILABLE),
         };
-        Form {
+        ErrorReplyForm {
             word,
             code,
             writer,
@@ -155,13 +155,13 @@ impl GatewayError {
     }
 
     pub(super) fn reply(&self, statuses: Statuses) -> Response<Bytes> {
-        let Form {
+        let ErrorReplyForm {
             code, writer, status, ..
         } = self.form();
         let message = self.to_string();
         let mut response = match writer {
-            Writer::Handler => handler_error(Some(API), statuses.of_reply(status), code, &message),
-            Writer::Filter => filter_error(status, code, &message),
+            EnvelopeWriter::Handler => handler_error(Some(API), statuses.of_reply(status), code, &message),
+            EnvelopeWriter::Filter => filter_error(status, code, &message),
         };
         let headers = response.headers_mut();
         match self {

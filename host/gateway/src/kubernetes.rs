@@ -26,7 +26,7 @@ use admittance_dialect::{Dialect, EndReason, KubernetesApi};
 use admittance_net::{
     bearer::bearer,
     header::only,
-    upstream::{Server, Upstream, is_upgrade},
+    upstream::{Upstream, UpstreamServer, is_upgrade},
 };
 use axum::body::Body;
 use http::{
@@ -37,18 +37,18 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
 
 pub use self::peers::{PeerSecrets, PeersConfig};
-pub(crate) use self::{call::CallError, stream::Watched};
+pub(crate) use self::{call::CallError, stream::WatchedRight};
 use self::{
     error::KubernetesError,
-    identity::Identity,
-    memory::Memory,
-    path::ClusterPath,
+    identity::ImpersonatedUser,
+    memory::RequestMemory,
+    path::TunnelPath,
     peers::Peers,
-    routes::{Route, Routes},
+    routes::{ClusterRoute, Routes},
     state::StateRequest,
 };
 use crate::{
-    accounts::{AccessTarget, Accounts, Cluster, Session},
+    accounts::{AccessTarget, Accounts, RegisteredCluster, UserSession},
     status::{KubernetesCluster, PeersStatus},
 };
 
@@ -60,13 +60,13 @@ const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The proxy to Kubernetes clusters. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
-pub(crate) struct Kubernetes(Arc<Inner>);
+pub(crate) struct KubernetesProxy(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
-    memory: Memory,
+    memory: RequestMemory,
     /// The other gateways, if they share tunnels with this one; `None` otherwise.
     peers: Option<Arc<Peers>>,
     host: Host,
@@ -80,18 +80,18 @@ struct Inner {
 pub(crate) struct OtherGateways<'a> {
     pub(crate) config: PeersConfig,
     /// This gateway's own entry in ZooKeeper.
-    pub(crate) own: Server,
+    pub(crate) own: UpstreamServer,
     pub(crate) zookeeper: &'a ZooKeeper,
     /// The ZooKeeper node below which all gateways register.
     pub(crate) path: NodePath,
 }
 
 struct AdmittedRequest {
-    cluster: Arc<Cluster>,
-    session: Session,
+    cluster: Arc<RegisteredCluster>,
+    session: UserSession,
     target: AccessTarget,
     needed: Permission,
-    route: Arc<Route>,
+    route: Arc<ClusterRoute>,
 }
 
 /// The reply to a request, with the cluster and the user for logs and metrics.
@@ -102,7 +102,7 @@ pub(crate) struct LoggedReply {
     pub(crate) recipient: Option<(Arc<str>, Arc<str>)>,
 }
 
-impl Kubernetes {
+impl KubernetesProxy {
     pub(crate) fn new(
         accounts: Accounts,
         others: Option<OtherGateways<'_>>,
@@ -113,7 +113,7 @@ impl Kubernetes {
         Self(Arc::new(Inner {
             accounts,
             routes: Arc::default(),
-            memory: Memory::default(),
+            memory: RequestMemory::default(),
             peers: others.map(|others| Arc::new(Peers::new(others))),
             host: host.clone(),
             limits,
@@ -143,7 +143,7 @@ impl Kubernetes {
                 };
             }
         };
-        let watched = Watched::new(
+        let watched = WatchedRight::new(
             &inner.accounts,
             &admitted.session,
             admitted.target,
@@ -275,7 +275,7 @@ impl Inner {
         is_upgrade: bool,
     ) -> Result<AdmittedRequest, (KubernetesError, Option<Recipient>)> {
         let unknown = |error: KubernetesError| (error, None);
-        let path = ClusterPath::parse(&head.uri).map_err(unknown)?;
+        let path = TunnelPath::parse(&head.uri).map_err(unknown)?;
         let directory = self.accounts.directory().map_err(|error| unknown(error.into()))?;
         let token = token_of(&head.headers).map_err(unknown)?;
         let session = directory
@@ -300,7 +300,8 @@ impl Inner {
         } else {
             &[]
         };
-        let identity = Identity::new(user.name.impersonated(), &user.groups, access, super_user_groups);
+        let identity =
+            ImpersonatedUser::new(user.name.impersonated(), &user.groups, access, super_user_groups);
         head.uri = path.rest;
         if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(
@@ -327,13 +328,13 @@ impl Inner {
     }
 }
 
-fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
+fn recipient(cluster: &RegisteredCluster, session: &UserSession) -> Recipient {
     (cluster.id.as_str().into(), session.user.name.as_str().into())
 }
 
 /// Forwards a request that has passed the chains to its cluster.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
-    let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
+    let Some(route) = request.extensions_mut().remove::<Arc<ClusterRoute>>() else {
         // Every request has a route, because `answer` adds it.
         return Ok(end_reply(&EndReason::NoRoute));
     };

@@ -38,7 +38,7 @@ pub use self::{
     kubernetes::{PeerSecrets, PeersConfig},
     metric_names::METRICS,
     permission::{ApiGroup, InvalidApiGroup, PlainGroups},
-    service::{Answer, Gateway, GatewayStartError, Recipient},
+    service::{Gateway, GatewayStartError, ServiceRecipient, ServiceReply},
     status::{
         AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, RolesStatus,
         TokensStatus,

@@ -6,9 +6,9 @@ use admittance::BodyLimits;
 use admittance_admission::Operation;
 use admittance_bcs::{
     Bcs, ClusterId,
-    routes::{Action, Body as RouteBody, RouteLookup, lookup},
+    routes::{ForwardedBody as RouteBody, RouteAction, RouteLookup, lookup},
 };
-use admittance_dialect::{Dialect, Inspection, Reading};
+use admittance_dialect::{BodyReading, Dialect, Inspection};
 use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
@@ -16,7 +16,7 @@ use http::request::Parts;
 use crate::{error::GatewayError, path};
 
 #[derive(Clone, Debug)]
-pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
+pub(super) struct GatewayNamespaces(pub(super) Arc<BTreeSet<String>>);
 
 /// What must be checked after the namespace in the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) enum RemainingCheck {
     Body,
 }
 
-impl Namespaces {
+impl GatewayNamespaces {
     pub(super) fn check_path(&self, head: &Parts) -> Result<RemainingCheck, GatewayError> {
         let refused = |what: &str| {
             Err(GatewayError::Forbidden(format!(
@@ -37,7 +37,7 @@ impl Namespaces {
             RouteLookup::Found(found) if path::has_one_reading(head.uri.path()) => found,
             _ => return refused("it is not certain which one this request is for"),
         };
-        let (Action::Scheduler(call) | Action::Definitions(call)) = found.route.action else {
+        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = found.route.action else {
             return refused("consoles and custom resources of an API server are not for one");
         };
         let remaining = match call.body {
@@ -80,7 +80,7 @@ impl Namespaces {
         let reading = Bcs::new(cluster.clone())
             .read(head, &Inspection::new(Operation::Create), &bytes)
             .map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
-        let Reading::Admit { request, canonical } = reading else {
+        let BodyReading::Admit { request, canonical } = reading else {
             return Err(GatewayError::Unreadable(
                 "it is not an object with a kind".to_owned(),
             ));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use admittance_admission::is_dns_subdomain;
-use admittance_bcs::routes::{Action, Permission, RouteLookup, lookup};
+use admittance_bcs::routes::{Permission, RouteAction, RouteLookup, lookup};
 use http::{header::UPGRADE, request::Parts};
 
 use crate::path;
@@ -84,9 +84,9 @@ pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission
     }
     let switches_protocols = head.headers.contains_key(UPGRADE);
     match (matched.route.action, matched.route.permission) {
-        (Action::Scheduler(_), Permission::Read) if switches_protocols => Permission::Write,
+        (RouteAction::Scheduler(_), Permission::Read) if switches_protocols => Permission::Write,
         (_, Permission::Read) if !switches_protocols => Permission::Read,
-        (Action::CustomResources, _) if plain.contain(path) => Permission::Write,
+        (RouteAction::CustomResources, _) if plain.contain(path) => Permission::Write,
         (_, Permission::Read) => Permission::Hooks,
         (_, needed) => needed,
     }

@@ -16,12 +16,12 @@ use serde_json::Value;
 
 use self::{
     error::RestError,
-    handlers::Call,
+    handlers::RestCall,
     routes::{AllowedCallers, find},
 };
 use crate::{
     Statuses,
-    accounts::{Accounts, Cluster, Denied, Directory, Session},
+    accounts::{Accounts, Directory, RegisteredCluster, TokenDenied, UserSession},
 };
 
 /// The largest request body in bytes. The largest bodies contain credentials with a bundle of certificates.
@@ -88,7 +88,7 @@ async fn reply(
     let cluster = authorize(row.needs, &directory, caller.as_ref(), &parameter)?;
     limits.size = limits.size.min(LARGEST_BODY);
     let body = limits.collect(head, body).await;
-    let call = Call {
+    let call = RestCall {
         accounts,
         directory: &directory,
         caller,
@@ -104,21 +104,23 @@ async fn reply(
 }
 
 #[derive(Debug)]
-struct Caller {
-    session: Session,
+struct RestCaller {
+    session: UserSession,
     token: Vec<u8>,
 }
 
-fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestError> {
+fn caller(directory: &Directory, headers: &HeaderMap) -> Result<RestCaller, RestError> {
     // Several headers are refused, because their tokens could belong to several users.
-    let value = only(headers, AUTHORIZATION).ok_or(Denied::Unknown)?.as_bytes();
+    let value = only(headers, AUTHORIZATION)
+        .ok_or(TokenDenied::Unknown)?
+        .as_bytes();
     let presented = match value.split_at_checked(BASIC.len()) {
         Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
         _ => bearer(value).map(<[u8]>::to_vec),
     };
-    let token = presented.ok_or(Denied::Unknown)?;
+    let token = presented.ok_or(TokenDenied::Unknown)?;
     let session = directory.authenticate(&token)?;
-    Ok(Caller { session, token })
+    Ok(RestCaller { session, token })
 }
 
 /// Returns the password in credentials of basic authentication. The name of the user is ignored.
@@ -132,10 +134,10 @@ fn password(encoded: &[u8]) -> Option<Vec<u8>> {
 fn authorize(
     needs: AllowedCallers,
     directory: &Directory,
-    caller: Option<&Caller>,
+    caller: Option<&RestCaller>,
     parameter: &str,
-) -> Result<Option<Arc<Cluster>>, RestError> {
-    let Some(Caller { session, .. }) = caller else {
+) -> Result<Option<Arc<RegisteredCluster>>, RestError> {
+    let Some(RestCaller { session, .. }) = caller else {
         return Ok(None);
     };
     let user = &session.user;

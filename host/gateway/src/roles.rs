@@ -25,7 +25,7 @@ pub use self::{
 };
 use crate::{
     accounts::{Accounts, AccountsError, Directory, GrantEdit, GrantSource, GrantedClusters, RoleGrant},
-    kubernetes::Kubernetes,
+    kubernetes::KubernetesProxy,
     status::RolesStatus,
 };
 
@@ -47,10 +47,10 @@ pub struct RolesConfig {
 
 /// The part of a gateway that writes roles into clusters while it holds the lease. Lives as long as the gateway.
 #[derive(Debug)]
-pub(crate) struct Roles {
+pub(crate) struct RoleWriterHandle {
     config: RolesConfig,
     accounts: Accounts,
-    kubernetes: Kubernetes,
+    kubernetes: KubernetesProxy,
     /// The name of this gateway in the lease.
     id: String,
     is_writer: watch::Sender<bool>,
@@ -67,8 +67,8 @@ struct PassResult {
     unwritten: Arc<BTreeMap<String, String>>,
 }
 
-impl Roles {
-    pub(crate) fn new(config: RolesConfig, accounts: Accounts, kubernetes: Kubernetes) -> Self {
+impl RoleWriterHandle {
+    pub(crate) fn new(config: RolesConfig, accounts: Accounts, kubernetes: KubernetesProxy) -> Self {
         Self {
             config,
             accounts,

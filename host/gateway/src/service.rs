@@ -15,7 +15,7 @@ use admittance_bcs::{
 use admittance_dialect::{Dialect, EndReason, KubernetesApi};
 use admittance_net::{
     listener::is_loopback,
-    tls::{CertificateStatus, ClientTls},
+    tls::{CertificateState, ClientTls},
     upstream::Upstream,
 };
 use axum::body::Body;
@@ -29,12 +29,12 @@ use crate::{
     accounts::{Accounts, AccountsError},
     clusters::Clusters,
     error::GatewayError,
-    kubernetes::{Kubernetes, OtherGateways},
+    kubernetes::{KubernetesProxy, OtherGateways},
     permission::PlainGroups,
-    roles::Roles,
+    roles::RoleWriterHandle,
     services::Services,
     status::{GatewayStatus, TokensStatus},
-    tokens::Tokens,
+    tokens::TokenProvider,
 };
 
 /// Forwards requests to the drivers of clusters. Cheap to clone; lives as long as the gateway's port.
@@ -45,11 +45,11 @@ pub struct Gateway(Arc<Inner>);
 struct Inner {
     clusters: Clusters,
     services: Option<Services>,
-    tokens: Option<Tokens>,
+    tokens: Option<TokenProvider>,
     accounts: Option<Accounts>,
     /// The proxy to Kubernetes clusters; `None` without accounts.
-    kubernetes: Option<Kubernetes>,
-    roles: Option<Roles>,
+    kubernetes: Option<KubernetesProxy>,
+    roles: Option<RoleWriterHandle>,
     plain_groups: PlainGroups,
     forward_token: bool,
     statuses: Statuses,
@@ -70,7 +70,7 @@ pub enum GatewayStartError {
 }
 
 #[derive(Clone, Debug)]
-pub struct Recipient {
+pub struct ServiceRecipient {
     /// The cluster to which the request went; `None` for the management API.
     pub cluster: Option<Arc<str>>,
     /// The name of the holder of the request's token, if it is known.
@@ -78,11 +78,11 @@ pub struct Recipient {
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct ServiceReply {
     pub response: Response<Body>,
     pub passage: Passage,
     /// The cluster and user of the request; `None` if the request ended before they were checked.
-    pub recipient: Option<Recipient>,
+    pub recipient: Option<ServiceRecipient>,
 }
 
 impl Gateway {
@@ -130,7 +130,7 @@ impl Gateway {
         };
         let kubernetes = accounts
             .clone()
-            .map(|accounts| Kubernetes::new(accounts, others, host, limits));
+            .map(|accounts| KubernetesProxy::new(accounts, others, host, limits));
         let roles = config.roles.take().zip(accounts.clone()).zip(kubernetes.clone());
         Ok(Self(Arc::new(Inner {
             clusters: Clusters::start(&config, service),
@@ -138,9 +138,10 @@ impl Gateway {
             tls: config.drivers.tls,
             tokens: config
                 .tokens
-                .map(|config| Tokens::new(config, accounts.as_ref()))
+                .map(|config| TokenProvider::new(config, accounts.as_ref()))
                 .transpose()?,
-            roles: roles.map(|((config, accounts), kubernetes)| Roles::new(config, accounts, kubernetes)),
+            roles: roles
+                .map(|((config, accounts), kubernetes)| RoleWriterHandle::new(config, accounts, kubernetes)),
             kubernetes,
             accounts,
             plain_groups: config.plain_groups,
@@ -170,7 +171,7 @@ impl Gateway {
         }
     }
 
-    pub async fn answer(&self, mut request: Request<Body>) -> Answer {
+    pub async fn answer(&self, mut request: Request<Body>) -> ServiceReply {
         let uid = request_uid(request.headers());
         let span = request_span(&uid, trace_context(request.headers_mut()).as_ref());
         let id = HeaderValue::from_str(uid.as_str()).ok();
@@ -186,7 +187,7 @@ impl Gateway {
 
     /// Returns the gateway's reply to a request for this path that ended before it was forwarded.
     pub fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Bytes> {
-        if self.0.kubernetes.is_some() && Kubernetes::is_cluster_or_tunnel_path(path) {
+        if self.0.kubernetes.is_some() && KubernetesProxy::is_cluster_or_tunnel_path(path) {
             return KubernetesApi.reply(end);
         }
         GatewayError::from(end).reply(self.0.statuses)
@@ -194,10 +195,10 @@ impl Gateway {
 
     pub async fn follow(&self) {
         let Self(parts) = self;
-        let tokens = OptionFuture::from(parts.tokens.as_ref().map(Tokens::follow));
+        let tokens = OptionFuture::from(parts.tokens.as_ref().map(TokenProvider::follow));
         let accounts = OptionFuture::from(parts.accounts.as_ref().map(Accounts::follow));
-        let kubernetes = OptionFuture::from(parts.kubernetes.as_ref().map(Kubernetes::follow));
-        let roles = OptionFuture::from(parts.roles.as_ref().map(Roles::follow));
+        let kubernetes = OptionFuture::from(parts.kubernetes.as_ref().map(KubernetesProxy::follow));
+        let roles = OptionFuture::from(parts.roles.as_ref().map(RoleWriterHandle::follow));
         tokio::join!(tokens, accounts, kubernetes, roles, parts.tls.keep_fresh());
     }
 
@@ -205,7 +206,7 @@ impl Gateway {
         self.0.accounts.as_ref()
     }
 
-    pub fn tls_status(&self) -> Option<CertificateStatus> {
+    pub fn tls_status(&self) -> Option<CertificateState> {
         self.0.tls.status()
     }
 
@@ -222,21 +223,21 @@ impl Gateway {
             discovery: self.0.clusters.path().map(ToString::to_string),
             problem,
             accounts: self.0.accounts.as_ref().map(Accounts::status),
-            kubernetes: kubernetes.map(Kubernetes::clusters).unwrap_or_default(),
-            peers: kubernetes.and_then(Kubernetes::peers),
-            roles: self.0.roles.as_ref().map(Roles::status),
+            kubernetes: kubernetes.map(KubernetesProxy::clusters).unwrap_or_default(),
+            peers: kubernetes.and_then(KubernetesProxy::peers),
+            roles: self.0.roles.as_ref().map(RoleWriterHandle::status),
             tokens: self.0.tokens.as_ref().map(|tokens| match tokens {
-                Tokens::File(table) => TokensStatus {
+                TokenProvider::File(table) => TokensStatus {
                     source: "file".to_owned(),
                     count: Some(table.len()),
                     problem: table.problem(),
                 },
-                Tokens::Endpoint(endpoint) => TokensStatus {
+                TokenProvider::Endpoint(endpoint) => TokensStatus {
                     source: endpoint.url().to_string(),
                     count: None,
                     problem: None,
                 },
-                Tokens::Accounts(_) => TokensStatus {
+                TokenProvider::Accounts(_) => TokensStatus {
                     source: "accounts".to_owned(),
                     count: None,
                     problem: None,
@@ -249,7 +250,7 @@ impl Gateway {
     pub fn upstreams(&self) -> Vec<Upstream> {
         let known = self.0.clusters.now();
         let drivers = known.clusters.values().map(|drivers| drivers.upstream.clone());
-        let kubernetes = self.0.kubernetes.iter().flat_map(Kubernetes::upstreams);
+        let kubernetes = self.0.kubernetes.iter().flat_map(KubernetesProxy::upstreams);
         let services = self.0.services.iter().flat_map(Services::upstreams);
         drivers.chain(kubernetes).chain(services).collect()
     }

@@ -13,7 +13,7 @@ use admittance_net::upstream::{Servers, Upstream, UpstreamConfig};
 use http::{Method, header::UPGRADE, request::Parts};
 
 use crate::{
-    clusters::{Clusters, Drivers},
+    clusters::{ClusterDrivers, Clusters},
     error::GatewayError,
     path,
 };
@@ -60,13 +60,13 @@ pub(super) const EVERY_CLUSTER: &str = "*";
 
 #[derive(Debug)]
 pub(super) struct Services {
-    services: Vec<(ServiceRoute, Arc<Drivers>)>,
+    services: Vec<(ServiceRoute, Arc<ClusterDrivers>)>,
     kubernetes: Clusters,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServiceTarget<'a> {
-    Service(ServiceRoute, &'a Arc<Drivers>),
+    Service(ServiceRoute, &'a Arc<ClusterDrivers>),
     /// The driver of the Kubernetes cluster that the header names.
     KubernetesDriver,
 }
@@ -83,7 +83,7 @@ impl Services {
             let (id, node) = (ClusterId::of_node(route.node).ok()?, node(*route)?);
             let discovery = Discovery::start(zookeeper, node, ServerKind::Gateways);
             let servers = Servers::Followed(discovery.servers());
-            Some((*route, Drivers::new(&config, id, servers, Some(discovery))))
+            Some((*route, ClusterDrivers::new(&config, id, servers, Some(discovery))))
         });
         Self {
             services: services.collect(),
@@ -106,14 +106,17 @@ impl Services {
         found.map(|(route, drivers)| ServiceTarget::Service(*route, drivers))
     }
 
-    pub(super) fn servers(route: ServiceRoute, drivers: &Arc<Drivers>) -> Result<Arc<Drivers>, GatewayError> {
+    pub(super) fn servers(
+        route: ServiceRoute,
+        drivers: &Arc<ClusterDrivers>,
+    ) -> Result<Arc<ClusterDrivers>, GatewayError> {
         match drivers.no_driver() {
             None => Ok(drivers.clone()),
             Some(_) => Err(GatewayError::NoService(route.node.to_owned())),
         }
     }
 
-    pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<Drivers>, GatewayError> {
+    pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
         let found = self.kubernetes.find(cluster).await;
         found.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))
     }

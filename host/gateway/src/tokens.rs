@@ -11,14 +11,14 @@ use admittance_net::bearer::bearer;
 use http::{HeaderMap, HeaderName, Method, header::AUTHORIZATION};
 use metrics::{Counter, counter};
 
-use self::endpoint::Endpoint;
+use self::endpoint::TokenEndpoint;
 pub use self::file::TokenTable;
 use super::{GatewayStartError, config::TokensConfig, error::GatewayError};
 use crate::{
-    accounts::{AccessTarget, Accounts, Denied},
-    kubernetes::Watched,
+    accounts::{AccessTarget, Accounts, TokenDenied},
+    kubernetes::WatchedRight,
     metric_names,
-    namespaces::Namespaces,
+    namespaces::GatewayNamespaces,
     websocket_tokens,
 };
 
@@ -36,24 +36,24 @@ pub(super) struct AccessRequest<'a> {
 
 /// The source of the tokens of clients and their permissions. Lives as long as the gateway.
 #[derive(Debug)]
-pub(super) enum Tokens {
+pub(super) enum TokenProvider {
     File(TokenTable),
-    Endpoint(Box<Endpoint>),
+    Endpoint(Box<TokenEndpoint>),
     /// The users in the gateway's database, with their permissions.
     Accounts(Accounts),
 }
 
 #[derive(Default)]
-pub(super) struct Holder {
+pub(super) struct TokenHolder {
     /// The name of the holder of a token, if it is known.
     pub(super) name: Option<Arc<str>>,
     /// The permission that is checked until the request ends; `None` if it is checked only when the request begins.
-    pub(super) watched: Option<Watched>,
+    pub(super) watched: Option<WatchedRight>,
     /// The namespaces that the holder's token may use; `None` for all.
-    pub(super) namespaces: Option<Namespaces>,
+    pub(super) namespaces: Option<GatewayNamespaces>,
 }
 
-impl Tokens {
+impl TokenProvider {
     pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
         // The counters begin at zero, so that the first failure shows as an increase.
         for (source, results) in counted(&config) {
@@ -63,7 +63,7 @@ impl Tokens {
         }
         Ok(match config {
             TokensConfig::File(table) => Self::File(table),
-            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(*config))),
+            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(TokenEndpoint::new(*config))),
             TokensConfig::Accounts => Self::Accounts(accounts.ok_or(GatewayStartError::NoAccounts)?.clone()),
         })
     }
@@ -73,15 +73,15 @@ impl Tokens {
         &self,
         headers: &HeaderMap,
         access: AccessRequest<'_>,
-    ) -> Result<Holder, GatewayError> {
+    ) -> Result<TokenHolder, GatewayError> {
         let token = &*token_of(headers)?;
-        let counted = |source, found: &Result<Holder, GatewayError>| {
+        let counted = |source, found: &Result<TokenHolder, GatewayError>| {
             let result = if found.is_ok() { "allowed" } else { "refused" };
             count_check(source, result);
         };
         match self {
             Self::File(table) => {
-                let found = table.admit(token, access).map(|(name, namespaces)| Holder {
+                let found = table.admit(token, access).map(|(name, namespaces)| TokenHolder {
                     name: Some(name),
                     watched: None,
                     namespaces,
@@ -89,7 +89,10 @@ impl Tokens {
                 counted("file", &found);
                 found
             }
-            Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| Holder::default()),
+            Self::Endpoint(endpoint) => endpoint
+                .admit(token, access)
+                .await
+                .map(|()| TokenHolder::default()),
             Self::Accounts(accounts) => {
                 let found = of_accounts(accounts, token, access);
                 counted("accounts", &found);
@@ -109,7 +112,11 @@ impl Tokens {
     }
 }
 
-fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> Result<Holder, GatewayError> {
+fn of_accounts(
+    accounts: &Accounts,
+    token: &[u8],
+    access: AccessRequest<'_>,
+) -> Result<TokenHolder, GatewayError> {
     let unread = "users and clusters have not been read from the database yet";
     let directory = accounts
         .directory()
@@ -120,15 +127,15 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
         Ok(session)
     });
     let session = admitted.map_err(|denied| match denied {
-        Denied::Forbidden { .. } => GatewayError::Forbidden(denied.to_string()),
-        Denied::Expired(_) => GatewayError::Unauthorized("the token has expired"),
-        Denied::Unknown | Denied::NoRegisterToken | Denied::RegisterToken => {
+        TokenDenied::Forbidden { .. } => GatewayError::Forbidden(denied.to_string()),
+        TokenDenied::Expired(_) => GatewayError::Unauthorized("the token has expired"),
+        TokenDenied::Unknown | TokenDenied::NoRegisterToken | TokenDenied::RegisterToken => {
             GatewayError::Unauthorized("unknown token")
         }
     })?;
-    Ok(Holder {
+    Ok(TokenHolder {
         name: Some(session.user.name.as_str().into()),
-        watched: Some(Watched::new(
+        watched: Some(WatchedRight::new(
             accounts,
             &session,
             target,

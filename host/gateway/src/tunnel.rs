@@ -22,8 +22,8 @@ use self::session::serve_agent;
 pub use self::{
     accepts::{AllowedConnections, FindTunnel, Guard, TakeAnnouncement},
     budget::Budget,
-    frame::{Announcement, TunnelDestination},
-    session::{Outgoing, Session},
+    frame::{TunnelAnnouncement, TunnelDestination},
+    session::{OutgoingFrames, TunnelSession},
 };
 
 const PING_INTERVAL: Duration = Duration::from_secs(5);

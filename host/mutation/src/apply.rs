@@ -3,7 +3,7 @@
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use serde_json::{Map, Value};
 
-use crate::{Mutation, Mutator, Step, location::Steps, mutator::AssignableMetadata};
+use crate::{Mutation, Mutator, Step, location::LocationSteps, mutator::AssignableMetadata};
 
 /// Limits the growth and the duration of a mutation.
 pub(crate) struct Growth {
@@ -83,7 +83,7 @@ impl Mutator {
         metadata: &AssignableMetadata,
         growth: &mut Growth,
     ) -> Result<bool, Failure> {
-        let mut walk = Walk {
+        let mut walk = MutationWalk {
             mutator: self,
             steps: self.location.steps(),
             metadata,
@@ -93,14 +93,14 @@ impl Mutator {
     }
 }
 
-struct Walk<'a> {
+struct MutationWalk<'a> {
     mutator: &'a Mutator,
     steps: &'a [Step],
     metadata: &'a AssignableMetadata,
     growth: &'a mut Growth,
 }
 
-impl Walk<'_> {
+impl MutationWalk<'_> {
     /// Applies the rest of the location, from the step `index` on, to a value. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
@@ -253,7 +253,7 @@ impl Walk<'_> {
     fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
         let at = match index {
             0 => "the object".to_owned(),
-            _ => Steps(self.steps.get(..index).unwrap_or_default()).to_string(),
+            _ => LocationSteps(self.steps.get(..index).unwrap_or_default()).to_string(),
         };
         let found = match found {
             Value::Null => "null",

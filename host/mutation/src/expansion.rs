@@ -68,7 +68,7 @@ impl ObjectGenerator for Expansion {
 impl Generation {
     async fn generate(&self, request: &Request, deadline: Deadline) -> Result<Request, Failure> {
         let name = format!("{}-{}", request.name, self.kind.kind).to_lowercase();
-        let template = Template {
+        let template = GeneratedTemplate {
             generation: self.clone(),
             name: name.clone(),
             namespace: request.namespace.clone(),
@@ -111,7 +111,7 @@ impl Generation {
 }
 
 /// The parts of a generated object that are not copied from the other object.
-struct Template {
+struct GeneratedTemplate {
     generation: Generation,
     name: String,
     namespace: Option<String>,
@@ -119,7 +119,7 @@ struct Template {
     owner: Option<Value>,
 }
 
-impl Template {
+impl GeneratedTemplate {
     /// Builds the generated object; returns `None` if `generator` contains no object at the path `source`.
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;

@@ -41,7 +41,7 @@ impl FieldLocation {
     ///
     /// Returns an error if the text is not a location.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
-        let mut tokens = Tokens {
+        let mut tokens = LocationTokens {
             text,
             rest: text.chars().peekable(),
         };
@@ -49,13 +49,13 @@ impl FieldLocation {
         loop {
             steps.push(Step::Field(tokens.word("the name of a field")?));
             let mut next = tokens.next();
-            if next == Token::Sign('[') {
+            if next == LocationToken::Sign('[') {
                 steps.push(tokens.items()?);
                 next = tokens.next();
             }
             match next {
-                Token::End => return Ok(Self(steps)),
-                Token::Sign('.') => {}
+                LocationToken::End => return Ok(Self(steps)),
+                LocationToken::Sign('.') => {}
                 other => return Err(tokens.unexpected(&other, "`.` or the end")),
             }
         }
@@ -121,9 +121,9 @@ impl fmt::Display for FieldLocation {
 }
 
 /// Formats the first steps of a location, for messages.
-pub(crate) struct Steps<'a>(pub(crate) &'a [Step]);
+pub(crate) struct LocationSteps<'a>(pub(crate) &'a [Step]);
 
-impl fmt::Display for Steps<'_> {
+impl fmt::Display for LocationSteps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_steps(self.0, f)
     }
@@ -166,7 +166,7 @@ fn is_plain(c: char) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum LocationToken {
     Word(String),
     /// A number that is written in digits, without quotes.
     Number(String),
@@ -176,29 +176,30 @@ enum Token {
     End,
 }
 
-struct Tokens<'a> {
+struct LocationTokens<'a> {
     text: &'a str,
     rest: Peekable<Chars<'a>>,
 }
 
-impl Tokens<'_> {
-    fn next(&mut self) -> Token {
+impl LocationTokens<'_> {
+    fn next(&mut self) -> LocationToken {
         while self
             .rest
             .next_if(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
             .is_some()
         {}
         match self.rest.peek().copied() {
-            None => Token::End,
+            None => LocationToken::End,
             Some(quote @ ('"' | '\'')) => {
                 self.rest.next();
-                self.quoted(quote).map_or(Token::Unclosed, Token::Word)
+                self.quoted(quote)
+                    .map_or(LocationToken::Unclosed, LocationToken::Word)
             }
-            Some(c) if c.is_ascii_digit() => Token::Number(self.run(|c| c.is_ascii_digit())),
-            Some(c) if is_plain(c) => Token::Word(self.run(is_plain)),
+            Some(c) if c.is_ascii_digit() => LocationToken::Number(self.run(|c| c.is_ascii_digit())),
+            Some(c) if is_plain(c) => LocationToken::Word(self.run(is_plain)),
             Some(c) => {
                 self.rest.next();
-                Token::Sign(c)
+                LocationToken::Sign(c)
             }
         }
     }
@@ -221,14 +222,14 @@ impl Tokens<'_> {
 
     fn word(&mut self, expected: &'static str) -> Result<String, LocationError> {
         match self.next() {
-            Token::Word(word) => Ok(word),
+            LocationToken::Word(word) => Ok(word),
             other => Err(self.unexpected(&other, expected)),
         }
     }
 
     fn sign(&mut self, sign: char, expected: &'static str) -> Result<(), LocationError> {
         match self.next() {
-            Token::Sign(found) if found == sign => Ok(()),
+            LocationToken::Sign(found) if found == sign => Ok(()),
             other => Err(self.unexpected(&other, expected)),
         }
     }
@@ -239,11 +240,11 @@ impl Tokens<'_> {
         self.sign(':', "`:`")?;
         let expected = "`*`, a word or a whole number";
         let value = match self.next() {
-            Token::Sign('*') => None,
-            Token::Word(value) => Some(value.into()),
-            Token::Number(digits) => match digits.parse::<i64>() {
+            LocationToken::Sign('*') => None,
+            LocationToken::Word(value) => Some(value.into()),
+            LocationToken::Number(digits) => match digits.parse::<i64>() {
                 Ok(number) => Some(number.into()),
-                Err(_) => return Err(self.unexpected(&Token::Number(digits), expected)),
+                Err(_) => return Err(self.unexpected(&LocationToken::Number(digits), expected)),
             },
             other => return Err(self.unexpected(&other, expected)),
         };
@@ -251,15 +252,15 @@ impl Tokens<'_> {
         Ok(Step::Items { key, value })
     }
 
-    fn unexpected(&self, found: &Token, expected: &'static str) -> LocationError {
+    fn unexpected(&self, found: &LocationToken, expected: &'static str) -> LocationError {
         LocationError {
             text: self.text.to_owned(),
             found: match found {
-                Token::Word(word) => format!("there is `{word}`"),
-                Token::Number(digits) => format!("there is the number {digits}"),
-                Token::Sign(sign) => format!("there is `{sign}`"),
-                Token::Unclosed => "there is a quote without its end".to_owned(),
-                Token::End => "it ends".to_owned(),
+                LocationToken::Word(word) => format!("there is `{word}`"),
+                LocationToken::Number(digits) => format!("there is the number {digits}"),
+                LocationToken::Sign(sign) => format!("there is `{sign}`"),
+                LocationToken::Unclosed => "there is a quote without its end".to_owned(),
+                LocationToken::End => "it ends".to_owned(),
             },
             expected,
         }

@@ -11,7 +11,7 @@ use admittance_admission::{
 };
 use serde_json::Value;
 
-use crate::{FieldLocation, ImageParts, LocationType, apply::Growth, location::Steps};
+use crate::{FieldLocation, ImageParts, LocationType, apply::Growth, location::LocationSteps};
 
 /// The kind of change that a mutator makes at its location, with the new values.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ impl Mutator {
         match (absent, deepest) {
             (Some(absent), Some(deepest)) if absent <= deepest => {
                 let path = self.location.steps().get(..=absent).unwrap_or_default();
-                Err(PathTestError::Contradiction(Steps(path).to_string()))
+                Err(PathTestError::Contradiction(LocationSteps(path).to_string()))
             }
             _ => Ok(()),
         }

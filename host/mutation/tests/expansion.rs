@@ -9,8 +9,8 @@ use std::{
 
 use admittance_admission::{
     Chain, Deadline, Denial, Evaluation, EvaluationSources, Failure, FailureKind, GroupVersionKind, Hook,
-    LabelSelector, MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome, Phase, Request,
-    Requirement, Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, UserInfo, async_trait,
+    LabelRequirement, LabelSelector, MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome,
+    Phase, Request, Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, UserInfo, async_trait,
 };
 use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn stage() -> Stage {
 }
 
 fn labelled(key: &str, value: &str) -> LabelSelector {
-    LabelSelector::new(vec![Requirement::equals(key, value).unwrap()])
+    LabelSelector::new(vec![LabelRequirement::equals(key, value).unwrap()])
 }
 
 fn of_kind(kind: &str) -> Rule {

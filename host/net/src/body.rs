@@ -66,10 +66,10 @@ pub(crate) struct ReplayBody {
 /// Gives back the body of a request after a failed attempt that has read nothing of it. Then another attempt can send
 /// it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Replay(Arc<State>);
+pub(crate) struct Replay(Arc<ReadState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadState {
     untouched: Mutex<Option<Body>>,
     ended: Notify,
 }

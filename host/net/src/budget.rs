@@ -6,7 +6,7 @@ use metrics::{counter, gauge};
 
 use crate::{
     limits::{FairLimit, Permit},
-    listener::Client,
+    listener::ConnectedClient,
     telemetry,
 };
 
@@ -54,7 +54,9 @@ impl BodyMemory {
     /// Begins to count the memory of a request's body, for the client of the request. At first, the body occupies no
     /// memory. Without a [`BodyBudget`] in `extensions`, the memory is not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
-        let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
+        let budget = extensions
+            .get::<BodyBudget>()
+            .zip(extensions.get::<ConnectedClient>());
         let permit =
             budget.map(|(budget, client)| budget.0.try_acquire(client.address.ip()).ok_or_else(refuse));
         Ok(Self {
@@ -118,7 +120,7 @@ mod tests {
     fn request(budget: &BodyBudget, client: [u8; 4]) -> Extensions {
         let mut extensions = Extensions::new();
         extensions.insert(budget.clone());
-        extensions.insert(Client {
+        extensions.insert(ConnectedClient {
             address: (client, 1).into(),
             is_tls: false,
         });

@@ -37,7 +37,7 @@ use url::Url;
 
 use crate::{
     causes::{chain, find},
-    upstream::{Connector, Dial, Wire, over, tcp_connector},
+    upstream::{AnyConnection, Dial, UpstreamConnector, over, tcp_connector},
 };
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
@@ -69,7 +69,7 @@ pub enum ProxyChoice {
 #[derive(Clone, derive_more::Debug)]
 #[debug("HttpClient {{ .. }}")]
 pub struct HttpClient {
-    client: Client<Connector, RequestBody>,
+    client: Client<UpstreamConnector, RequestBody>,
     proxies: Arc<Matcher>,
     silence: Duration,
 }
@@ -308,18 +308,18 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
         let (tcp, to_proxy) = (tcp.clone(), to_proxy.clone());
         async move {
             let Some(proxy) = proxy else {
-                return Ok::<_, BoxError>(Wire::from_hyper(tcp.oneshot(server).await?));
+                return Ok::<_, BoxError>(AnyConnection::from_hyper(tcp.oneshot(server).await?));
             };
             if server.scheme() != Some(&Scheme::HTTPS) {
                 let stream = to_proxy.oneshot(proxy.uri().clone()).await?;
-                return Ok(Wire::from_hyper(stream).with_proxy());
+                return Ok(AnyConnection::from_hyper(stream).with_proxy());
             }
             let mut tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
             if let Some(password) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(password.clone());
             }
             let stream = tunnel.oneshot(server).await.map_err(|error| refusal(&error))?;
-            Ok(Wire::from_hyper(stream))
+            Ok(AnyConnection::from_hyper(stream))
         }
     }))
 }

@@ -88,7 +88,7 @@ enum ConnectionState {
     /// The connection uses HTTP/1. A request was sent, and the final response to it has not begun.
     Heads {
         credit: Credit,
-        position: Position,
+        position: HeadPosition,
     },
     /// The connection uses HTTP/2. The informational responses of all its streams are counted together.
     Frames {
@@ -100,14 +100,14 @@ enum ConnectionState {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Position {
+enum HeadPosition {
     /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived. The last of them is `last`.
     Status { read: usize, last: u8 },
     /// The position is after the status of an informational response, in the rest of its head.
     Rest { is_line_empty: bool },
 }
 
-impl Position {
+impl HeadPosition {
     const START: Self = Self::Status { read: 0, last: 0 };
 }
 
@@ -171,7 +171,7 @@ impl ConnectionState {
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
-                    position: Position::START,
+                    position: HeadPosition::START,
                 }
             }
             Self::Frames { credit, sent, .. } => sent.read(bytes, |kind, _| {
@@ -211,34 +211,34 @@ impl ConnectionState {
 /// Counts the heads of informational HTTP/1 responses. Returns the next state if something else follows.
 fn count_heads(
     credit: &mut Credit,
-    position: &mut Position,
+    position: &mut HeadPosition,
     bytes: &[u8],
 ) -> Result<Option<ConnectionState>, TooManyInformational> {
     for &byte in bytes {
         *position = match (*position, byte) {
             // Empty lines before a response are skipped, as in hyper.
-            (Position::Status { read: 0, .. }, b'\r' | b'\n') => *position,
+            (HeadPosition::Status { read: 0, .. }, b'\r' | b'\n') => *position,
             // Byte 7, the minor version, may have any value.
-            (Position::Status { read, .. }, byte)
+            (HeadPosition::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {
                 return Ok(Some(ConnectionState::Idle));
             }
-            (Position::Status { read: 11, last: b'0' }, b'1') => {
+            (HeadPosition::Status { read: 11, last: b'0' }, b'1') => {
                 return Ok(Some(ConnectionState::Switched));
             }
-            (Position::Status { read: 11, .. }, _) => Position::Rest { is_line_empty: false },
-            (Position::Status { read, .. }, byte) => Position::Status {
+            (HeadPosition::Status { read: 11, .. }, _) => HeadPosition::Rest { is_line_empty: false },
+            (HeadPosition::Status { read, .. }, byte) => HeadPosition::Status {
                 read: read + 1,
                 last: byte,
             },
-            (Position::Rest { is_line_empty: true }, b'\n') => {
+            (HeadPosition::Rest { is_line_empty: true }, b'\n') => {
                 credit.charge(1, 0)?;
-                Position::START
+                HeadPosition::START
             }
-            (Position::Rest { .. }, b'\n') => Position::Rest { is_line_empty: true },
-            (Position::Rest { .. }, b'\r') => *position,
-            (Position::Rest { .. }, _) => Position::Rest { is_line_empty: false },
+            (HeadPosition::Rest { .. }, b'\n') => HeadPosition::Rest { is_line_empty: true },
+            (HeadPosition::Rest { .. }, b'\r') => *position,
+            (HeadPosition::Rest { .. }, _) => HeadPosition::Rest { is_line_empty: false },
         };
         credit.charge(0, 1)?;
     }

@@ -18,23 +18,23 @@ const SHARE: usize = 3;
 ///
 /// One client gets at most three quarters of the permits, and fewer if few are free, so that others can get some.
 #[derive(Debug)]
-pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
+pub struct FairLimit<K: Eq + Hash = ClientNetwork>(Arc<Inner<K>>);
 
 #[derive(Debug)]
 struct Inner<K: Eq + Hash> {
     limit: usize,
-    taken: Mutex<Counts<K>>,
+    taken: Mutex<PermitCounts<K>>,
 }
 
 #[derive(Debug)]
-struct Counts<K> {
+struct PermitCounts<K> {
     total: usize,
     by_client: HashMap<K, usize>,
 }
 
 /// One permit of a limit, or [several](Self::try_grow). They become free when this value is dropped.
 #[derive(Debug)]
-pub struct Permit<K: Eq + Hash = Network> {
+pub struct Permit<K: Eq + Hash = ClientNetwork> {
     limit: FairLimit<K>,
     client: K,
     count: usize,
@@ -42,7 +42,7 @@ pub struct Permit<K: Eq + Hash = Network> {
 
 /// The address of a client, or its /64 network for IPv6, because one client may use all addresses in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network(IpAddr);
+pub struct ClientNetwork(IpAddr);
 
 impl<K: Eq + Hash> Clone for FairLimit<K> {
     fn clone(&self) -> Self {
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Inner {
             limit,
-            taken: Mutex::new(Counts {
+            taken: Mutex::new(PermitCounts {
                 total: 0,
                 by_client: HashMap::new(),
             }),
@@ -114,7 +114,7 @@ impl<K: Eq + Hash> Drop for Permit<K> {
     }
 }
 
-impl From<IpAddr> for Network {
+impl From<IpAddr> for ClientNetwork {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn no_client_gets_all_permits() {
-        let limit = FairLimit::<Network>::new(1024);
+        let limit = FairLimit::<ClientNetwork>::new(1024);
         let take_all = |client: &str| -> Vec<Permit> {
             std::iter::from_fn(|| limit.try_acquire(address(client))).collect()
         };
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_single_permit_is_given_to_one_client_at_a_time() {
-        let limit = FairLimit::<Network>::new(1);
+        let limit = FairLimit::<ClientNetwork>::new(1);
         let permit = limit.try_acquire(address("::1"));
         assert!(permit.is_some());
         assert!(limit.try_acquire(address("192.0.2.1")).is_none());
@@ -209,7 +209,7 @@ mod tests {
             ("2001:db8::1", "2001:db8:0:1::1", false),
         ] {
             assert_eq!(
-                Network::from(address(one)) == Network::from(address(other)),
+                ClientNetwork::from(address(one)) == ClientNetwork::from(address(other)),
                 is_same,
                 "{one} {other}"
             );

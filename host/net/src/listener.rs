@@ -29,8 +29,8 @@ use tokio_util::{
 };
 use tracing::Instrument;
 
-use self::connection::Connection;
-pub use self::transfer::{Stall, Transfer, TransferLimits};
+use self::connection::ClientConnection;
+pub use self::transfer::{BodyTransfer, Stall, TransferLimits};
 use crate::{
     limits::FairLimit,
     telemetry,
@@ -46,7 +46,7 @@ const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The client of a request, which the listener adds to the request's extensions.
 #[derive(Clone, Copy, Debug)]
-pub struct Client {
+pub struct ConnectedClient {
     pub address: SocketAddr,
     /// Whether the client's connection uses TLS.
     pub is_tls: bool,
@@ -57,7 +57,7 @@ pub struct Client {
 pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
 /// Replies to the requests that arrive at a port. Each request is handled by a clone of the handler.
-pub trait Handler: Clone + Send + Sync + 'static {
+pub trait RequestHandler: Clone + Send + Sync + 'static {
     /// Whether the metric `admittance_http_connections` counts the connections of this handler.
     const IS_COUNTED: bool;
 
@@ -72,8 +72,8 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn handle(
         self,
         request: Request<Body>,
-        client: Client,
-        transfer: &Transfer,
+        client: ConnectedClient,
+        transfer: &BodyTransfer,
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
@@ -112,7 +112,7 @@ pub struct Listener {
 
 /// The signals that end a listener.
 #[derive(Clone, Debug, Default)]
-pub struct Stop {
+pub struct StopSignals {
     /// Cancelled to stop accepting connections. Requests in flight may finish.
     pub graceful: CancellationToken,
     /// Cancelled to close all connections.
@@ -138,7 +138,7 @@ impl Listener {
 
     /// Accepts and serves connections until `stop`, and returns when the last connection has ended. The connections are
     /// served by the threads of `workers`, or if it is `None`, by the current runtime.
-    pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
+    pub async fn serve<H: RequestHandler>(self, handler: H, stop: StopSignals, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
         };
@@ -149,7 +149,7 @@ impl Listener {
         }
     }
 
-    async fn accept<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
+    async fn accept<H: RequestHandler>(self, handler: H, stop: StopSignals, workers: Option<Workers>) {
         let tcp = match TcpListener::from_std(self.tcp) {
             Ok(tcp) => tcp,
             Err(error) => return tracing::error!(%error, "connections cannot be accepted"),
@@ -166,7 +166,7 @@ impl Listener {
             } else {
                 return refused.report(address, self.limits.connections);
             };
-            let connection = Connection {
+            let connection = ClientConnection {
                 handler,
                 tls: self.tls.clone(),
                 limits: self.limits,
@@ -253,7 +253,7 @@ struct ExcessConnections(VecDeque<CancellationToken>);
 impl ExcessConnections {
     /// Adds a connection that exceeds the limit, and closes the oldest one if there are too many. Returns the signals
     /// that stop the new connection.
-    fn enter(&mut self, stop: &Stop) -> Stop {
+    fn enter(&mut self, stop: &StopSignals) -> StopSignals {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()
         {
@@ -261,7 +261,7 @@ impl ExcessConnections {
         }
         let now = stop.now.child_token();
         self.0.push_back(now.clone());
-        Stop {
+        StopSignals {
             graceful: stop.graceful.clone(),
             now,
         }

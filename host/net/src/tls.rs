@@ -23,7 +23,7 @@ pub use self::{
     certificate::{not_after, subject_names},
     client::{ClientTls, InvalidServerName, Trust, client, client_of_short_keys},
     pem::{PemError, certificates, certificates_in, private_key, private_key_in},
-    reload::{CertificateStatus, ReloadableTls},
+    reload::{CertificateState, ReloadableTls},
     server::{ServerTls, TlsConnection},
     short_key::{SHORTEST_RSA_KEY, rsa_bits},
 };

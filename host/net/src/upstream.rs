@@ -29,19 +29,19 @@ pub(crate) use self::connection::over;
 use self::{
     connection::tcp,
     headers::{prepare_request, prepare_response},
-    pool::{ExchangeError, Pool, ReplyBody},
-    servers::{InFlight, ServerSet},
+    pool::{ConnectionPool, ExchangeError, ReplyBody},
+    servers::{InFlightGuard, ServerSet},
 };
 pub use self::{
-    connection::{Connector, Dial, Wire, connector, tcp_connector, tcp_connector_with},
+    connection::{AnyConnection, Dial, UpstreamConnector, connector, tcp_connector, tcp_connector_with},
     headers::is_upgrade,
-    server::{InvalidServer, Server},
+    server::{InvalidServer, UpstreamServer},
     servers::{Choice, FollowedServer, FollowedServers, Servers},
 };
 use crate::{
     body::{GuardedBody, ReplayBody},
     causes, telemetry,
-    tls::{CertificateStatus, ClientTls},
+    tls::{CertificateState, ClientTls},
     trace::{SPANS, inject},
 };
 
@@ -131,8 +131,8 @@ pub struct TunnelGuard {
 
 /// A server, and whether it is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerHealth {
-    pub server: Server,
+pub struct UpstreamServerHealth {
+    pub server: UpstreamServer,
     /// The current downtime of the server; `None` if the server is up.
     pub downtime: Option<Downtime>,
 }
@@ -153,7 +153,7 @@ pub struct Downtime {
 #[derive(Clone, Debug)]
 pub struct Upstream {
     servers: Arc<ServerSet>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedUpstream>,
     /// Whether servers get the `Host` of the client's request instead of their own address.
     keeps_host: bool,
 }
@@ -161,8 +161,8 @@ pub struct Upstream {
 /// The part of an upstream that [`Upstream::beside`] shares: its connections and tunnels.
 #[derive(derive_more::Debug)]
 #[debug("Shared {{ config: {config:?}, .. }}")]
-struct Shared {
-    pool: Pool,
+struct SharedUpstream {
+    pool: ConnectionPool,
     config: UpstreamConfig,
     durations: OnceLock<Histogram>,
     tunnels: TaskTracker,
@@ -178,8 +178,8 @@ impl Upstream {
     pub fn through(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
-            shared: Arc::new(Shared {
-                pool: Pool::new(over(
+            shared: Arc::new(SharedUpstream {
+                pool: ConnectionPool::new(over(
                     dial.unwrap_or_else(tcp),
                     config.tls.clone(),
                     config.connect_timeout,
@@ -195,7 +195,7 @@ impl Upstream {
 
     /// Creates an upstream for a single server. It shares the configuration, connection pool and tunnels of this
     /// upstream, so all tunnels end together. The server gets the `Host` of the client's request, as web pages require.
-    pub fn beside(&self, server: Server) -> Self {
+    pub fn beside(&self, server: UpstreamServer) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
             shared: self.shared.clone(),
@@ -203,9 +203,9 @@ impl Upstream {
         }
     }
 
-    pub fn health(&self) -> Vec<ServerHealth> {
+    pub fn health(&self) -> Vec<UpstreamServerHealth> {
         let targets = self.servers.targets();
-        let health = targets.iter().map(|target| ServerHealth {
+        let health = targets.iter().map(|target| UpstreamServerHealth {
             server: target.server.clone(),
             downtime: target.health.downtime(),
         });
@@ -225,7 +225,7 @@ impl Upstream {
     }
 
     /// See [`ClientTls::status`].
-    pub fn tls_status(&self) -> Option<CertificateStatus> {
+    pub fn tls_status(&self) -> Option<CertificateState> {
         self.shared.config.tls.status()
     }
 
@@ -248,8 +248,8 @@ impl Upstream {
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
-        avoid: &[Server],
-    ) -> Result<(Response<Body>, Option<Server>), UpstreamError> {
+        avoid: &[UpstreamServer],
+    ) -> Result<(Response<Body>, Option<UpstreamServer>), UpstreamError> {
         if request.method() == Method::CONNECT {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
@@ -280,7 +280,13 @@ impl Upstream {
         reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
     }
 
-    fn tunnel(&self, client: OnUpgrade, server: OnUpgrade, in_flight: InFlight, guard: Option<TunnelGuard>) {
+    fn tunnel(
+        &self,
+        client: OnUpgrade,
+        server: OnUpgrade,
+        in_flight: InFlightGuard,
+        guard: Option<TunnelGuard>,
+    ) {
         let stop = self.shared.stop_tunnels.clone();
         self.shared.tunnels.spawn(async move {
             let _in_flight = in_flight;
@@ -318,8 +324,8 @@ impl Upstream {
         &self,
         head: &mut Parts,
         body: Body,
-        avoid: &[Server],
-    ) -> Result<(Response<ReplyBody>, Server, InFlight), UpstreamError> {
+        avoid: &[UpstreamServer],
+    ) -> Result<(Response<ReplyBody>, UpstreamServer, InFlightGuard), UpstreamError> {
         let config = &self.shared.config;
         let (mut body, mut replay) = ReplayBody::new(body);
         let mut attempts = self.servers.attempts(config.connect_timeout, avoid).await;
@@ -397,7 +403,7 @@ impl Upstream {
 
     fn request_to(
         &self,
-        server: &Server,
+        server: &UpstreamServer,
         head: &mut Parts,
         is_last: bool,
         body: ReplayBody,

@@ -12,7 +12,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 
 /// Resolves host names for one grant. Returns only public addresses, and addresses in networks that the grant lists.
 #[derive(Clone, Debug)]
-pub(crate) struct Resolver {
+pub(crate) struct GrantResolver {
     pub(crate) fixed: Arc<BTreeMap<String, IpAddr>>,
     pub(crate) networks: Arc<[IpNet]>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct NotPublic {
     address: IpAddr,
 }
 
-impl Resolver {
+impl GrantResolver {
     pub(crate) async fn resolve(self, name: Name) -> io::Result<std::vec::IntoIter<SocketAddr>> {
         let host = name.as_str().to_ascii_lowercase();
         let found: Vec<SocketAddr> = match self.fixed.get(&host) {

@@ -12,19 +12,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request, res
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::sender::Answer;
+use crate::sender::OutboundAnswer;
 
 /// The key of a cached response, which contains everything that the response may depend on. Requests with different
 /// grants or headers never share a response, because both may stand for different credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct ResponseCacheKey {
     networks: Vec<IpNet>,
     credential: Option<String>,
     uri: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Key {
+impl ResponseCacheKey {
     pub(crate) fn new(networks: Vec<IpNet>, credential: Option<String>, request: &request::Parts) -> Self {
         let headers = request.headers.iter();
         Self {
@@ -40,7 +40,7 @@ impl Key {
 
 /// A cached response, with the policy that decides when it may be used again.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredResponse {
     policy: CachePolicy,
     body: Bytes,
     size: u64,
@@ -48,22 +48,22 @@ pub(crate) struct Stored {
 
 /// A cache of responses whose total size is limited. If it is full, the least recently used responses are evicted.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct ResponseCache {
     limit: u64,
-    entries: Mutex<Entries>,
+    entries: Mutex<CacheEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct CacheEntries {
     /// For each key, the number of the last use of its response, and the response. The number is the key in `by_use`.
-    by_key: HashMap<Arc<Key>, (u64, Arc<Stored>)>,
-    by_use: BTreeMap<u64, Arc<Key>>,
+    by_key: HashMap<Arc<ResponseCacheKey>, (u64, Arc<StoredResponse>)>,
+    by_use: BTreeMap<u64, Arc<ResponseCacheKey>>,
     uses: u64,
     size: u64,
 }
 
-impl Entries {
-    fn get(&mut self, key: &Key) -> Option<Arc<Stored>> {
+impl CacheEntries {
+    fn get(&mut self, key: &ResponseCacheKey) -> Option<Arc<StoredResponse>> {
         let (last, stored) = self.by_key.get_mut(key)?;
         let key = self.by_use.remove(last)?;
         self.uses += 1;
@@ -72,14 +72,14 @@ impl Entries {
         Some(stored.clone())
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &ResponseCacheKey) {
         if let Some((last, stored)) = self.by_key.remove(key) {
             self.by_use.remove(&last);
             self.size -= stored.size;
         }
     }
 
-    fn insert(&mut self, key: Key, stored: Stored, limit: u64) {
+    fn insert(&mut self, key: ResponseCacheKey, stored: StoredResponse, limit: u64) {
         self.remove(&key);
         if stored.size > limit {
             return;
@@ -100,10 +100,10 @@ impl Entries {
 
 /// The result of looking up a request in the cache.
 pub(crate) enum CacheLookup {
-    Answer(Answer),
+    Answer(OutboundAnswer),
     /// The stored response is stale. If the request is sent with these headers, the server can confirm that the
     /// response is still valid, and need not send it again.
-    Revalidate(Arc<Stored>, HeaderMap),
+    Revalidate(Arc<StoredResponse>, HeaderMap),
     Send,
 }
 
@@ -123,7 +123,7 @@ const HEADER_OVERHEAD: usize = 1 << 8;
 /// The largest `Age` of a cached response, in seconds. Much larger values would overflow in the cache policy.
 const OLDEST: u64 = 365 * 24 * 3600;
 
-impl Cache {
+impl ResponseCache {
     /// Creates a cache for `limit` bytes of responses; returns `None` if the limit is 0.
     pub(crate) fn new(limit: u64) -> Option<Self> {
         (limit > 0).then(|| Self {
@@ -132,7 +132,7 @@ impl Cache {
         })
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    fn entries(&self) -> MutexGuard<'_, CacheEntries> {
         self.entries.lock()
     }
 
@@ -151,12 +151,14 @@ impl Cache {
         request.method == Method::GET && !own.iter().any(|name| request.headers.contains_key(name))
     }
 
-    pub(crate) fn look_up(&self, key: &Key, request: &request::Parts) -> CacheLookup {
+    pub(crate) fn look_up(&self, key: &ResponseCacheKey, request: &request::Parts) -> CacheLookup {
         let Some(stored) = self.entries().get(key) else {
             return CacheLookup::Send;
         };
         match stored.policy.before_request(request, Moment::now().0) {
-            BeforeRequest::Fresh(head) => CacheLookup::Answer(Answer::new(&head, stored.body.clone(), true)),
+            BeforeRequest::Fresh(head) => {
+                CacheLookup::Answer(OutboundAnswer::new(&head, stored.body.clone(), true))
+            }
             BeforeRequest::Stale {
                 request,
                 matches: true,
@@ -180,7 +182,13 @@ impl Cache {
     }
 
     /// Caches a response if its headers allow that.
-    pub(crate) fn keep(&self, key: Key, request: &request::Parts, head: &response::Parts, body: &Bytes) {
+    pub(crate) fn keep(
+        &self,
+        key: ResponseCacheKey,
+        request: &request::Parts,
+        head: &response::Parts,
+        body: &Bytes,
+    ) {
         let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
         self.keep_with(key, request, &head.headers, policy, body);
     }
@@ -189,14 +197,14 @@ impl Cache {
     /// the response, removes the stored response and returns `None`.
     pub(crate) fn validated(
         &self,
-        key: Key,
-        stored: &Stored,
+        key: ResponseCacheKey,
+        stored: &StoredResponse,
         request: &request::Parts,
         head: &response::Parts,
-    ) -> Option<Answer> {
+    ) -> Option<OutboundAnswer> {
         match stored.policy.after_response(request, head, Moment::now().0) {
             AfterResponse::NotModified(policy, head) => {
-                let answer = Answer::new(&head, stored.body.clone(), true);
+                let answer = OutboundAnswer::new(&head, stored.body.clone(), true);
                 self.keep_with(key, request, &head.headers, policy, &stored.body);
                 Some(answer)
             }
@@ -209,7 +217,7 @@ impl Cache {
 
     fn keep_with(
         &self,
-        key: Key,
+        key: ResponseCacheKey,
         request: &request::Parts,
         headers: &HeaderMap,
         policy: CachePolicy,
@@ -230,7 +238,7 @@ impl Cache {
         };
         let path = key.uri.path_and_query().map_or(0, |path| path.as_str().len());
         let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
-        let stored = Stored {
+        let stored = StoredResponse {
             policy,
             // The body is copied, because `body` may be a slice of a larger buffer, which it would keep in memory.
             body: Bytes::copy_from_slice(body),
@@ -256,10 +264,10 @@ mod tests {
 
     use super::*;
 
-    fn stored(size: u64) -> Stored {
+    fn stored(size: u64) -> StoredResponse {
         let (request, ()) = Request::new(()).into_parts();
         let (response, ()) = Response::new(()).into_parts();
-        Stored {
+        StoredResponse {
             policy: CachePolicy::new_options(&request, &response, SystemTime::UNIX_EPOCH, OPTIONS),
             body: Bytes::new(),
             size,
@@ -268,13 +276,13 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_responses_are_evicted() {
-        let key = |path: &'static str| Key {
+        let key = |path: &'static str| ResponseCacheKey {
             networks: Vec::new(),
             credential: None,
             uri: Uri::from_static(path),
             headers: Vec::new(),
         };
-        let mut entries = Entries::default();
+        let mut entries = CacheEntries::default();
         for path in ["/a", "/b", "/c"] {
             entries.insert(key(path), stored(30), 100);
         }

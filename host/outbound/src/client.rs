@@ -26,7 +26,7 @@ use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
-use crate::{OutboundConfig, address::Resolver};
+use crate::{OutboundConfig, address::GrantResolver};
 
 /// The time limit for connecting to a server. If the first SYN is lost, TCP sends it again after one second, which
 /// leaves a second for the reply.
@@ -82,7 +82,7 @@ impl Pools {
     }
 
     fn pool(&self, networks: &[IpNet]) -> Pool {
-        let resolver = Resolver {
+        let resolver = GrantResolver {
             fixed: self.fixed.clone(),
             networks: networks.into(),
         };

@@ -6,7 +6,7 @@ use admittance_admission::{HttpError, HttpOrigin};
 use admittance_net::{metric_table, status_class};
 use metrics::{counter, histogram};
 
-use crate::sender::Answer;
+use crate::sender::OutboundAnswer;
 
 metric_table! {
     REQUESTS = Counter "admittance_plugin_http_requests_total" [origin, result]
@@ -16,9 +16,9 @@ metric_table! {
         "Time of an HTTP request of a plugin, including those that failed or were answered from the cache";
 }
 
-pub(crate) fn count(origin: &HttpOrigin, answer: &Result<Answer, HttpError>, took: Duration) {
+pub(crate) fn count(origin: &HttpOrigin, answer: &Result<OutboundAnswer, HttpError>, took: Duration) {
     let result = match answer {
-        Ok(Answer { is_cached: true, .. }) => "cached",
+        Ok(OutboundAnswer { is_cached: true, .. }) => "cached",
         Ok(answer) => status_class(answer.status),
         Err(HttpError::Unavailable(_)) => "unavailable",
         Err(HttpError::Invalid(_)) => "invalid",

@@ -19,7 +19,7 @@ use tracing::{Instrument, debug_span, field::Empty};
 use crate::{
     Credential, OutboundConfig,
     address::{self, NotPublic},
-    cache::{Cache, CacheLookup, Key},
+    cache::{CacheLookup, ResponseCache, ResponseCacheKey},
     client::{Pool, Pools},
     metrics,
     request::parse,
@@ -40,19 +40,19 @@ const CREDENTIAL_LIMIT: usize = 8 << 10;
 pub struct Outbound {
     config: OutboundConfig,
     pools: Pools,
-    cache: Option<Cache>,
+    cache: Option<ResponseCache>,
 }
 
 /// A response, and whether it came from the cache.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct OutboundAnswer {
     pub(crate) status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
     pub(crate) is_cached: bool,
 }
 
-impl Answer {
+impl OutboundAnswer {
     pub(crate) fn new(head: &response::Parts, body: Bytes, is_cached: bool) -> Self {
         Self {
             status: head.status,
@@ -72,17 +72,17 @@ impl Outbound {
     pub fn new(config: OutboundConfig) -> Result<Self, TlsError> {
         Ok(Self {
             pools: Pools::new(&config)?,
-            cache: Cache::new(config.cache_size),
+            cache: ResponseCache::new(config.cache_size),
             config,
         })
     }
 
-    async fn answer(&self, grant: &HttpGrant, request: HttpRequest) -> Result<Answer, HttpError> {
+    async fn answer(&self, grant: &HttpGrant, request: HttpRequest) -> Result<OutboundAnswer, HttpError> {
         let credential = self.credential(grant)?;
         let (parts, body) = parse(request, credential.map(Credential::name).as_ref())?;
         let networks = address::networks(grant);
-        let key = Key::new(networks.clone(), grant.credential.clone(), &parts);
-        let cache = self.cache.as_ref().filter(|_| Cache::may_answer(&parts));
+        let key = ResponseCacheKey::new(networks.clone(), grant.credential.clone(), &parts);
+        let cache = self.cache.as_ref().filter(|_| ResponseCache::may_answer(&parts));
         let mut sent = parts.clone();
         let mut stored = None;
         match cache.map_or(CacheLookup::Send, |cache| cache.look_up(&key, &parts)) {
@@ -108,7 +108,7 @@ impl Outbound {
             cache.invalidate(&parts.uri);
         }
         let Some(cache) = cache else {
-            return Ok(Answer::new(&head, body, false));
+            return Ok(OutboundAnswer::new(&head, body, false));
         };
         match stored {
             Some(stored) if head.status == StatusCode::NOT_MODIFIED => {
@@ -119,7 +119,7 @@ impl Outbound {
             }
             _ => {
                 cache.keep(key, &parts, &head, &body);
-                Ok(Answer::new(&head, body, false))
+                Ok(OutboundAnswer::new(&head, body, false))
             }
         }
     }

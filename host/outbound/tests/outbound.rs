@@ -50,14 +50,14 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 type ReceivedPaths = Arc<Mutex<Vec<String>>>;
 
 /// A test server, and a sender that trusts its certificate.
-struct Scene {
+struct OutboundScene {
     directory: TempDir,
     address: SocketAddr,
     seen: ReceivedPaths,
     config: OutboundConfig,
 }
 
-impl Scene {
+impl OutboundScene {
     async fn new() -> Self {
         Self::with_tls(true).await
     }
@@ -229,7 +229,7 @@ fn denied(answer: Result<HttpResponse, HttpError>) -> String {
 
 #[tokio::test]
 async fn a_plugin_request_is_sent_over_tls() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let mut request = scene.get("/v1/rules?x=y");
     request.method = "POST".to_owned();
     request.body = b"what is allowed?".to_vec();
@@ -241,7 +241,7 @@ async fn a_plugin_request_is_sent_over_tls() {
 
 #[tokio::test]
 async fn an_untrusted_certificate_is_refused() {
-    let mut scene = Scene::new().await;
+    let mut scene = OutboundScene::new().await;
     let other = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
     let grant = HttpGrant {
         origin: scene.origin("https", ALIAS).parse().unwrap(),
@@ -266,7 +266,7 @@ async fn an_untrusted_certificate_is_refused() {
 
 #[tokio::test]
 async fn a_name_that_resolves_to_a_private_address_is_refused() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let sender = scene.sender();
     let narrow = HttpGrant {
         networks: vec!["10.0.0.0/8".parse().unwrap()],
@@ -294,7 +294,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
 
 #[tokio::test]
 async fn a_response_is_not_cached_for_other_grants() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let sender = scene.sender();
     send(&sender, &scene.grant(), scene.get("/minute")).await.unwrap();
     let open = HttpGrant {
@@ -306,7 +306,7 @@ async fn a_response_is_not_cached_for_other_grants() {
 
 #[tokio::test]
 async fn a_post_discards_the_cached_responses_of_its_uri() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let sender = scene.sender();
     let get = async |path: &str| send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
     let post = async |path: &str| {
@@ -328,7 +328,7 @@ async fn a_post_discards_the_cached_responses_of_its_uri() {
 
 #[tokio::test]
 async fn a_loopback_address_is_allowed_if_the_grant_names_it() {
-    let scene = Scene::with_tls(false).await;
+    let scene = OutboundScene::with_tls(false).await;
     for host in ["127.0.0.1", "localhost"] {
         let origin = scene.origin("http", host);
         let grant = HttpGrant::from(origin.parse::<admittance_admission::HttpOrigin>().unwrap());
@@ -344,7 +344,7 @@ async fn a_loopback_address_is_allowed_if_the_grant_names_it() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let response = send(&scene.sender(), &scene.grant(), scene.get("/redirect"))
         .await
         .unwrap();
@@ -359,7 +359,7 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn a_response_that_is_slow_or_too_large_is_abandoned() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let sender = scene.sender();
     let soon = Deadline::after(Duration::from_millis(200));
     let slow = sender.send(&scene.grant(), scene.get("/silent"), soon).await;
@@ -379,7 +379,7 @@ async fn a_response_that_is_slow_or_too_large_is_abandoned() {
 
 #[tokio::test]
 async fn a_request_with_endless_informational_responses_fails() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -402,7 +402,7 @@ async fn a_request_with_endless_informational_responses_fails() {
 
 #[tokio::test]
 async fn a_request_to_an_unreachable_server_fails() {
-    let scene = Scene::new().await;
+    let scene = OutboundScene::new().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let origin = format!("https://{HOST}:{}", listener.local_addr().unwrap().port());
     drop(listener);
@@ -420,7 +420,7 @@ async fn a_request_to_an_unreachable_server_fails() {
 
 #[tokio::test]
 async fn a_credential_is_sent_only_to_its_origins() {
-    let mut scene = Scene::new().await;
+    let mut scene = OutboundScene::new().await;
     let (credential, file) = scene.credential("secret-1\n");
     scene.config.credentials.insert("policy".to_owned(), credential);
     let sender = scene.sender();
@@ -476,7 +476,7 @@ async fn a_credential_is_sent_only_to_its_origins() {
 
 #[tokio::test]
 async fn responses_are_cached_as_their_headers_allow() {
-    let mut scene = Scene::new().await;
+    let mut scene = OutboundScene::new().await;
     let (credential, _) = scene.credential("secret");
     scene.config.credentials.insert("policy".to_owned(), credential);
     let sender = scene.sender();

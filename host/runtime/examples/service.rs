@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let kind = GroupVersionKind::from_api_version("v1", "Widget");
     let (resource, kind) = (kind.guess_resource(), KindSource::Fixed(kind.kind));
-    let mut create = Route::new([Method::POST], "/widgets", Operation::Create, resource, kind);
+    let mut create = RestRoute::new([Method::POST], "/widgets", Operation::Create, resource, kind);
     create.name = vec![ValueSource::Pointer("/name".parse()?)];
     let dialect = Rest::new(RestConfig::new(vec![create])).map_err(|errors| format!("{errors:?}"))?;
 

@@ -11,7 +11,7 @@ use admittance_definitions::{
 };
 use admittance_sandbox::SandboxConfig;
 use admittance_watch::Fingerprint;
-use admittance_webhook::{Resolve, WebhookClients};
+use admittance_webhook::{AddressOverrides, WebhookClients};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     history::History,
     live::assembly::{Assembler, WORKERS},
     live::plugins::Plugins,
-    live::source::Source,
+    live::source::TableSource,
     rollout::candidate::Trials,
     status::traffic::Traffic,
 };
@@ -293,14 +293,14 @@ impl HostBuilder {
             let index = self.stores_before.unwrap_or_default();
             stores.insert(index, Arc::new(FileStore::new(self.paths).of_forms(&self.forms)));
         }
-        let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
+        let resolve = AddressOverrides::parse(self.resolve).map_err(Error::Resolve)?;
         let catalog = Catalog::new(catalog)?;
         let redact = self.decisions.as_ref().map(|decisions| decisions.redact.clone());
         let mut sandbox = self.sandbox;
         #[cfg(feature = "registries")]
         sandbox
             .images
-            .get_or_insert_with(|| Arc::new(admittance_catalog::Images::new(catalog.clone())));
+            .get_or_insert_with(|| Arc::new(admittance_catalog::RegistryImages::new(catalog.clone())));
         let assembler = Arc::new(Assembler {
             sandbox,
             catalog,
@@ -322,7 +322,7 @@ impl HostBuilder {
             fills_store: true,
             reach: Arc::new(self.reach),
         });
-        let source = Source {
+        let source = TableSource {
             stores: Arc::new(Stores::new(stores, self.forms)),
             given: self.read,
             chains: self.chains.into(),

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
 
 use crate::{
-    DecisionLog, Error, HostBuilder, Recording, RecordingConfig, Table, TrafficHour,
+    DecisionLog, Error, HostBuilder, RecordingConfig, RequestRecording, Table, TrafficHour,
     changes::stores::Stores,
     decisions::observer::Observer,
     live::{
@@ -134,7 +134,7 @@ impl Host {
     }
 
     /// Records the requests that match a chain until the recording is dropped. Delivers each after it was decided.
-    pub fn record(&self, config: RecordingConfig) -> Recording {
+    pub fn record(&self, config: RecordingConfig) -> RequestRecording {
         self.0.observer.recorders.open(config)
     }
 

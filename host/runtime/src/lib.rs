@@ -16,8 +16,8 @@
 //! # }
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let chain = Chain::new("owners", vec![Rule::for_operations([Operation::Create])], vec![Stage::new("owner-required", OwnerRequired)]);
-//! let host = Host::builder().chain(chain).build().await?;
+//! let chain = Chain::new("owners", vec![Rule::for_operations([Operation::Create])], vec![Stage::new("owner-required",
+//! OwnerRequired)]); let host = Host::builder().chain(chain).build().await?;
 //!
 //! let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}"#)?;
 //! let kind = GroupVersionKind::from_api_version("v1", "Pod");
@@ -45,9 +45,9 @@ mod status;
 
 pub use builder::HostBuilder;
 pub use changes::change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
-pub use changes::check::Checked;
+pub use changes::check::CheckResult;
 pub use decisions::recording::{
-    InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redacted, Redaction,
+    InvalidRedaction, RecordedRequest, RecordingConfig, RecordingNote, Redacted, Redaction, RequestRecording,
 };
 pub use decisions::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionStream,
@@ -58,17 +58,19 @@ pub use history::{
     Comparison, HistoryError, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule,
 };
 pub use host::Host;
-pub use live::disabled::{DisableError, DisabledStage, Disabling, Switched};
+pub use live::disabled::{DisableError, DisableOptions, DisabledStage, Switched};
 pub use live::namespaced::{NamespacedChains, NamespacedWebhooks};
-pub use live::plugins::{Loaded, Progress};
-pub use live::prepared::Prepared;
+pub use live::plugins::{LivePlugin, Progress};
+pub use live::prepared::TablesByHash;
 pub use live::stage::LiveStage;
 pub use live::table::Table;
 pub use live::version_state::VersionState;
 pub use replicas::agreement;
 pub use requests::applies::{Applies, ChainApplies, StageApplies};
 pub use requests::body::{BodyError, BodyLimits, encoding};
-pub use requests::evaluate::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, UnmatchedChain};
+pub use requests::evaluate::{
+    EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, UnmatchedChain,
+};
 pub use requests::layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use requests::reviews::ReviewService;
 pub use requests::trace::{request_span, trace_context};
@@ -86,27 +88,27 @@ pub use status::{
 };
 
 pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};
-pub use admittance_definitions::{Expected, HookStatus, OnBadDefinition, Served};
+pub use admittance_definitions::{ExpectedDefinitions, HookStatus, OnBadDefinition, Served};
 pub use admittance_sandbox::SandboxConfig;
 
 /// Requests, chains, stages and hooks, verdicts and outcomes.
 pub mod admission {
     pub use admittance_admission::{
-        Access, AccessAttributes, AuditAnnotation, Authorizer, AuthorizerError, Chain, ClusterError,
-        ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial, Exception,
-        Failure, FailureKind, FailurePolicy, FieldMask, Formula, FrontEnd, Glob, Grants, Group,
-        GroupVersionKind, GroupVersionResource, Hook, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError,
-        HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields, ImageError, ImageGrant,
-        ImageManifest, ImageReader, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
-        InvalidPathPrefix, IpNet, LabelOperator, LabelSelector, Labels, LogLevel, LogLine, MatchConditions,
-        MatchPolicy, Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer,
-        Object, ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix,
-        Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Reach, RecordedResponses, Refusal,
-        RefusalCause, Reinvocation, Request, Requested, Requirement, ResourcePattern, Response,
-        ResponseRecorder, Review, ReviewError, ReviewVersion, Rule, RuleError, Scope, Selection,
-        SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult,
-        StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, Unreached, UserInfo, Verdict,
-        WebhookTarget, async_trait, read_review, write_response, write_review,
+        AccessAttributes, AccessCheckResult, AuditAnnotation, Authorizer, AuthorizerError, Chain,
+        ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial,
+        EnforcedSpelling, Exception, Failure, FailureKind, FailurePolicy, FieldMask, Formula, FrontEnd,
+        Grants, GroupVersionKind, GroupVersionResource, Hook, HookGroup, HttpAnswer, HttpAnswerError,
+        HttpAnswers, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields,
+        ImageError, ImageGrant, ImageManifest, ImageReader, InvalidClusterKind, InvalidHttpOrigin,
+        InvalidImageGrant, InvalidPathPrefix, IpNet, LabelOperator, LabelRequirement, LabelSelector, Labels,
+        LogLevel, LogLine, MatchConditions, MatchPolicy, Matcher, Mode, NameGlob, NamespaceLookupError,
+        NamespaceSelector, NamespaceSource, NoAuthorizer, Object, ObjectError, Operation, Outcome, Outline,
+        Patch, PatchBuilder, PatchError, PathPrefix, Phase, Pointer, PointerError, PointerPattern,
+        Precedence, Protocol, Reach, RecordedResponses, RefusalCause, Reinvocation, Request, RequestRefusal,
+        RequestedKind, ResourcePattern, Response, ResponseRecorder, Review, ReviewError, ReviewVersion, Rule,
+        RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason,
+        Stage, StageResult, StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, Unreached,
+        UserInfo, Verdict, WebhookTarget, async_trait, read_review, write_response, write_review,
     };
 }
 
@@ -128,27 +130,28 @@ pub mod definitions {
     pub use admittance_definitions::{
         BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
         DefinitionId, DefinitionStore, Definitions, DocumentForm, DocumentForms, DocumentKind,
-        ExceptionDefinition, Expected, FileChange, FileStore, FormContent, FormDocuments, GroupDefinition,
-        HookContext, HookDefinition, HookError, HookKind, HookStatus, ImportResult, InvalidId, InvalidShare,
-        Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition, PluginDefinition,
-        PluginPart, PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId,
-        StoreError, StoreKind, StoredDefinition, TypedDocument, WebhookDefinition, document, load, load_text,
+        ExceptionDefinition, ExpectedDefinitions, FileChange, FileStore, FormContent, FormDocuments,
+        GroupDefinition, HookContext, HookDefinition, HookError, HookKind, HookStatus, ImportResult,
+        InvalidId, InvalidShare, Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition,
+        OnBadDefinition, PluginDefinition, PluginPart, PluginRole, PreparedHook, ReadDefinition, Served,
+        Share, StageDefinition, StageId, StoreError, StoreKind, StoredDefinition, TypedDocument,
+        WebhookDefinition, document, load, load_text,
     };
 }
 
 /// Dialects, which read HTTP requests and write replies, for [`Host::layer`].
 pub mod dialect {
     pub use admittance_dialect::{
-        Class, Dialect, EndReason, Inspection, KindSource, PatchType, Reading, Rejection, RejectionKind,
-        Rest, RestConfig, Route, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState, Unmatched,
-        ValueSource,
+        BodyReading, Class, Dialect, EndReason, Inspection, KindSource, PatchType, Rejection, RejectionKind,
+        Rest, RestConfig, RestRoute, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState,
+        UnmatchedWrites, ValueSource,
     };
 }
 
 /// The configuration of the plugin sandbox.
 pub mod sandbox {
     #[cfg(feature = "plugins")]
-    pub use admittance_sandbox::{CallCost, Meter, compile};
+    pub use admittance_sandbox::{CallCost, CallMeter, compile};
     pub use admittance_sandbox::{Error, SandboxConfig};
 }
 

@@ -16,7 +16,8 @@ use tokio::{
 use crate::{
     Host, RolloutProgress,
     replicas::agreement::{
-        Agreement, Missing, Replica, ReplicaStatus, ReplicasStatus, Report, agreement, is_ready,
+        KnownReplica, MissingReplica, ReplicaAgreement, ReplicaStatus, ReplicasStatus, TableReport,
+        agreement, is_ready,
     },
     status::metrics,
 };
@@ -43,7 +44,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// Sets the report of this replica, which the other replicas read.
-    fn report(&self, report: &Report);
+    fn report(&self, report: &TableReport);
 
     /// Returns a receiver that is notified when a report or the connection to the other replicas changes.
     fn changes(&self) -> watch::Receiver<u64>;
@@ -66,7 +67,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     /// The replicas that have reported. What the list contains about this replica itself may be out of date.
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<KnownReplica>,
     /// The content hash of the table that all replicas should serve, as a leader published it last.
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
@@ -92,9 +93,9 @@ pub struct Replicas {
 #[derive(Debug, Default)]
 struct ReplicasView {
     target: Option<Digest>,
-    waiting: Vec<Missing>,
+    waiting: Vec<MissingReplica>,
     problem: Option<String>,
-    replicas: Vec<Replica>,
+    replicas: Vec<KnownReplica>,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +135,7 @@ impl Replicas {
         let replicas = known.replicas.iter();
         ReplicasStatus {
             target: known.target,
-            waiting: known.waiting.iter().map(Missing::sentence).collect(),
+            waiting: known.waiting.iter().map(MissingReplica::sentence).collect(),
             problem: known.problem.clone(),
             replicas: replicas
                 .map(|replica| ReplicaStatus::new(replica, self.transport.name(), known.target))
@@ -158,7 +159,7 @@ impl Replicas {
         self.transport.leave().await;
     }
 
-    async fn agree(&self, host: &Host, mut report: Option<Report>) {
+    async fn agree(&self, host: &Host, mut report: Option<TableReport>) {
         let (mut changes, mut others) = (host.changes(), self.transport.changes());
         let mut checks = interval(CHECK_INTERVAL);
         let mut waiting = WaitingLog::default();
@@ -168,7 +169,7 @@ impl Replicas {
             let mut membership = self.transport.membership();
             let own = new_report(host, self.transport.name(), &membership, &mut report);
             self.transport.report(&own);
-            let of_this = |replica: &&mut Replica| replica.name == self.transport.name();
+            let of_this = |replica: &&mut KnownReplica| replica.name == self.transport.name();
             if let Some(replica) = membership.replicas.iter_mut().find(of_this) {
                 replica.report.clone_from(&own);
             }
@@ -180,7 +181,7 @@ impl Replicas {
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
-                && let Agreement::Switch(hash) = agreement
+                && let ReplicaAgreement::Switch(hash) = agreement
             {
                 self.transport.publish(hash).await;
             }
@@ -204,7 +205,7 @@ impl Replicas {
         }
     }
 
-    fn note(&self, membership: Membership, agreement: Agreement) {
+    fn note(&self, membership: Membership, agreement: ReplicaAgreement) {
         let mut known = self.known.lock();
         let target = membership.target;
         if target.is_some() && target != known.target {
@@ -213,8 +214,8 @@ impl Replicas {
             known.target = target;
         }
         known.waiting = match agreement {
-            Agreement::Waiting(missing) => missing,
-            Agreement::Agreed | Agreement::Switch(_) => Vec::new(),
+            ReplicaAgreement::Waiting(missing) => missing,
+            ReplicaAgreement::Agreed | ReplicaAgreement::Switch(_) => Vec::new(),
         };
         known.problem = membership.problem;
         known.replicas = membership.replicas;
@@ -224,7 +225,7 @@ impl Replicas {
 impl WaitingLog {
     /// Logs which replicas the others wait for, and later that they no longer wait, each once. A replica that is still
     /// preparing the change and reports no problem is logged only after [`SLOW`].
-    fn log(&mut self, missing: &[Missing]) {
+    fn log(&mut self, missing: &[MissingReplica]) {
         if missing.is_empty() {
             self.since = None;
         }
@@ -233,7 +234,7 @@ impl WaitingLog {
         let worth = missing
             .iter()
             .filter(|missing| is_slow || missing.problem.is_some());
-        let sentences: Vec<String> = worth.map(Missing::sentence).collect();
+        let sentences: Vec<String> = worth.map(MissingReplica::sentence).collect();
         for sentence in sentences.iter().filter(|new| !self.logged.contains(new)) {
             tracing::warn!("a change waits, and no replica goes live with it: {sentence}");
         }
@@ -249,7 +250,12 @@ impl WaitingLog {
 /// Returns the report of this replica, whose name is `name`. If the tables and the problem are the same as in the
 /// report `before`, keeps its time. If this replica cannot learn the target, reports no prepared table, so that the
 /// others do not go live without it.
-fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
+fn new_report(
+    host: &Host,
+    name: &str,
+    membership: &Membership,
+    before: &mut Option<TableReport>,
+) -> TableReport {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
         && !membership.is_refused
@@ -257,7 +263,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
         (prepared.newest, prepared.earlier) = (prepared.live, None);
         prepared.problem = Some(problem.clone());
     }
-    let mut report = Report {
+    let mut report = TableReport {
         live: prepared.live,
         prepared: prepared.newest,
         earlier: prepared.earlier,
@@ -289,7 +295,7 @@ fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgres
 
 /// Returns the reported rollouts of replicas that are alive. A replica that has stopped may have reported rollouts of
 /// definitions that have changed since.
-fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
+fn rollouts(replicas: &[KnownReplica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive
         .flat_map(|replica| replica.report.rollouts.clone())

@@ -9,7 +9,7 @@ mod wasi;
 use admittance_admission::FailureKind;
 use wasmtime::component::{HasSelf, Linker};
 
-pub(crate) use self::cluster::Pace;
+pub(crate) use self::cluster::SearchPace;
 use crate::{
     Capability, Grant,
     contract::{
@@ -22,45 +22,45 @@ use crate::{
     store::{CallState, Violation},
 };
 
-pub(crate) struct Provided {
+pub(crate) struct ProvidedCapabilities {
     interfaces: &'static [&'static str],
     accepts: fn(&str) -> bool,
     pub(crate) grant: Grant,
     link: fn(&mut Linker<CallState>) -> wasmtime::Result<()>,
 }
 
-const PROVIDED: [Provided; 6] = [
-    Provided {
+const PROVIDED: [ProvidedCapabilities; 6] = [
+    ProvidedCapabilities {
         interfaces: &["admittance:plugin/types"],
         accepts,
         grant: Grant::None,
         link: |linker| types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
-    Provided {
+    ProvidedCapabilities {
         interfaces: &["admittance:plugin/cluster"],
         accepts,
         grant: Grant::Cluster,
         link: |linker| cluster_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
-    Provided {
+    ProvidedCapabilities {
         interfaces: &["admittance:plugin/http"],
         accepts,
         grant: Grant::Http,
         link: |linker| http_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
-    Provided {
+    ProvidedCapabilities {
         interfaces: &["wasi:cli/environment"],
         accepts: is_wasi,
         grant: Grant::Environment,
         link: wasi::link_environment,
     },
-    Provided {
+    ProvidedCapabilities {
         interfaces: &["wasi:logging/logging"],
         accepts: |version| version == "0.1.0-draft",
         grant: Grant::None,
         link: |linker| logging_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
-    Provided {
+    ProvidedCapabilities {
         interfaces: &[
             "wasi:cli/exit",
             "wasi:cli/stderr",
@@ -92,7 +92,7 @@ pub(crate) fn is_wasi(version: &str) -> bool {
 }
 
 /// Returns the interface that an import such as `wasi:io/poll@0.2.6` names; `None` if this host does not provide it.
-pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
+pub(crate) fn provided(import: &str) -> Option<&'static ProvidedCapabilities> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     let mut all = PROVIDED.iter();
     all.find(|row| row.interfaces.contains(&interface) && (row.accepts)(version))

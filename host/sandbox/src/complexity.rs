@@ -55,14 +55,14 @@ impl Limit {
 
 /// Refuses a module that would cost too much to compile or instantiate. Validation is left to the compiler.
 pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
-    let mut counts = Counts::default();
-    let mut open: Vec<Open> = Vec::new();
+    let mut counts = ComplexityCounts::default();
+    let mut open: Vec<OpenComponent> = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
         match payload.map_err(invalid)? {
             Payload::Version { encoding, .. } => {
                 open.push(match encoding {
-                    Encoding::Component => Open::Component(Component::default()),
-                    Encoding::Module => Open::Module(function::Types::default()),
+                    Encoding::Component => OpenComponent::Component(ComponentLevel::default()),
+                    Encoding::Module => OpenComponent::Module(function::Types::default()),
                 });
                 let (total, limit) = match encoding {
                     Encoding::Component => (&mut counts.components, COMPONENTS),
@@ -74,16 +74,16 @@ pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
             Payload::End(_) => {
                 let closed = open.pop();
                 match (closed, open.last_mut()) {
-                    (Some(Open::Component(nested)), Some(Open::Component(parent))) => {
+                    (Some(OpenComponent::Component(nested)), Some(OpenComponent::Component(parent))) => {
                         parent.components.push(Some(nested.cost));
                     }
-                    (Some(Open::Component(outermost)), None) => outermost.cost.check()?,
+                    (Some(OpenComponent::Component(outermost)), None) => outermost.cost.check()?,
                     _ => {}
                 }
             }
             payload => match open.split_last_mut() {
-                Some((Open::Module(types), _)) => counts.in_module(payload, types)?,
-                Some((Open::Component(component), outer)) => {
+                Some((OpenComponent::Module(types), _)) => counts.in_module(payload, types)?,
+                Some((OpenComponent::Component(component), outer)) => {
                     counts.in_component(payload, module, component, outer)?;
                 }
                 None => {}
@@ -101,7 +101,7 @@ fn invalid(error: wasmparser::Error) -> Error {
 }
 
 #[derive(Default)]
-struct Counts {
+struct ComplexityCounts {
     components: u64,
     modules: u64,
     types: u64,
@@ -113,13 +113,13 @@ struct Counts {
     function: function::Totals,
 }
 
-enum Open {
-    Component(Component),
+enum OpenComponent {
+    Component(ComponentLevel),
     Module(function::Types),
 }
 
 #[derive(Default)]
-struct Component {
+struct ComponentLevel {
     /// For each component of the index space, the cost of instantiating it; `None` (unknown) if it is imported.
     components: Vec<Option<Cost>>,
     cost: Cost,
@@ -148,13 +148,13 @@ impl Cost {
     }
 }
 
-impl Counts {
+impl ComplexityCounts {
     fn in_component(
         &mut self,
         payload: Payload<'_>,
         module: &[u8],
-        component: &mut Component,
-        outer: &[Open],
+        component: &mut ComponentLevel,
+        outer: &[OpenComponent],
     ) -> Result<(), Error> {
         match payload {
             Payload::ComponentTypeSection(types) => {
@@ -322,7 +322,7 @@ fn unknown_cost() -> Error {
     )
 }
 
-impl Component {
+impl ComponentLevel {
     fn instantiate(&mut self, instance: &ComponentInstance<'_>) -> Result<(), Error> {
         self.cost.instances += 1;
         match instance {
@@ -341,7 +341,7 @@ impl Component {
         Ok(())
     }
 
-    fn alias(&mut self, alias: &ComponentAlias<'_>, outer: &[Open]) {
+    fn alias(&mut self, alias: &ComponentAlias<'_>, outer: &[OpenComponent]) {
         self.cost.define(1);
         match alias {
             ComponentAlias::InstanceExport {
@@ -356,7 +356,7 @@ impl Component {
                 let aliased = match count.checked_sub(1) {
                     None => self.components.get(*index as usize).copied(),
                     Some(up) => match outer.iter().rev().nth(up as usize) {
-                        Some(Open::Component(component)) => {
+                        Some(OpenComponent::Component(component)) => {
                             component.components.get(*index as usize).copied()
                         }
                         _ => None,

@@ -3,7 +3,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use admittance_admission::{ClusterReader, Grants, HttpGrant, HttpSender, ImageReader};
 
 #[cfg(feature = "engine")]
-use crate::Meter;
+use crate::CallMeter;
 
 /// Configuration of a [`Sandbox`](crate::Sandbox).
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct SandboxConfig {
     pub policy_http: Arc<[HttpGrant]>,
     /// Measures the cost of plugin calls, for benchmarks. Default `None`.
     #[cfg(feature = "engine")]
-    pub meter: Option<Arc<Meter>>,
+    pub meter: Option<Arc<CallMeter>>,
     /// Reads images from registries for Kubewarden policies. Default `None`: a policy with the grant gets an error.
     pub images: Option<Arc<dyn ImageReader>>,
 }
@@ -76,14 +76,14 @@ pub struct PluginConfig {
     /// The name of the plugin in the log, which is usually the name of its stage.
     pub name: String,
     /// The limits of each call of the plugin.
-    pub limits: Limits,
+    pub limits: CallLimits,
     /// The capabilities that the stage grants to the plugin.
     pub grants: Grants,
 }
 
 /// The limits of one call of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CallLimits {
     /// The maximum size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
     /// The maximum time of a call, including its wait for a slot, unless the chain's deadline is earlier. Default 1 s.
@@ -94,7 +94,7 @@ pub struct Limits {
     pub log: LogLimits,
 }
 
-impl Default for Limits {
+impl Default for CallLimits {
     fn default() -> Self {
         Self {
             memory: 64 << 20,

@@ -56,12 +56,12 @@ impl From<types::Description> for Description {
     }
 }
 
-pub(crate) struct Lists<'a> {
+pub(crate) struct ContractLists<'a> {
     groups: Vec<&'a str>,
     extra_values: Vec<(&'a str, Vec<&'a str>)>,
 }
 
-impl<'a> Lists<'a> {
+impl<'a> ContractLists<'a> {
     pub(crate) fn of(request: &'a Request) -> Self {
         let user = &request.user;
         Self {
@@ -85,7 +85,7 @@ impl<'a> Lists<'a> {
 /// Converts a request to the contract's type, which borrows it. The request is copied only into the guest's memory.
 pub(crate) fn request<'a>(
     request: &'a Request,
-    lists: &'a Lists<'a>,
+    lists: &'a ContractLists<'a>,
     extra: &'a [(&'a str, &'a [&'a str])],
 ) -> types::Request<'a> {
     types::Request {

@@ -98,7 +98,7 @@ pub enum Grant {
 
 /// When a plugin is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Configured {
+pub enum ConfigurationTime {
     /// `configure` runs once, during preparation, and every call starts with a copy of the resulting memory.
     Snapshot,
     /// `configure` runs in every call, because a snapshot of the memory is impossible. Such calls are slower.

@@ -78,7 +78,7 @@ pub enum Error {
     #[error("the plugin's `{step}` failed: {failure}")]
     Call {
         /// The step that failed.
-        step: Step,
+        step: LoadStep,
         /// The reason why the step failed.
         failure: Failure,
     },
@@ -107,7 +107,7 @@ impl Error {
 
 /// A step of loading a plugin, which calls its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
-pub enum Step {
+pub enum LoadStep {
     /// The call of the plugin's export `describe`.
     #[display("describe")]
     Describe,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A component that is linked with its imports.
-pub(crate) struct Linked {
+pub(crate) struct LinkedComponent {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) indices: bindings::PluginIndices,
     pub(crate) admit: ComponentExportIndex,
@@ -23,7 +23,7 @@ pub(crate) struct Linked {
 }
 
 /// Links a component, and checks that it is a plugin. The types of its exports are checked later, at instantiation.
-pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Error> {
+pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<LinkedComponent, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;
     check_parts(component)?;
@@ -40,7 +40,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
         .instantiate_pre(component)
         .map_err(|error| Error::WrongImport(chain(&error)))?;
     let indices = bindings::PluginIndices::new(&pre).map_err(|error| Error::NotAPlugin(chain(&error)))?;
-    Ok(Linked {
+    Ok(LinkedComponent {
         pre,
         indices,
         admit,

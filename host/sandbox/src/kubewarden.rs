@@ -25,7 +25,7 @@ use admittance_admission::{FailureKind, Request};
 use serde::{Deserialize, Serialize};
 use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, Store, UnknownImportError};
 
-pub(crate) use self::{cache::Cache, exchange::Exchange};
+pub(crate) use self::{cache::PolicyCache, exchange::MessageExchange};
 use crate::{
     Error,
     contract::bindings::admittance::plugin::types,
@@ -37,7 +37,7 @@ use crate::{
 pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Mode {
+pub(crate) enum PolicyMode {
     /// The mode waPC: host and policy exchange messages by calling functions.
     Wapc,
     /// The mode of a WASI program, which is started once for each call.
@@ -45,9 +45,9 @@ pub(crate) enum Mode {
 }
 
 /// A policy that is ready for calls.
-pub(crate) struct Policy {
+pub(crate) struct LoadedPolicy {
     pub(crate) pre: InstancePre<CallState>,
-    pub(crate) mode: Mode,
+    pub(crate) mode: PolicyMode,
     /// Whether the policy's module is a snapshot of an instance that was already started.
     pub(crate) is_started: bool,
     pub(crate) mutates: bool,
@@ -55,22 +55,22 @@ pub(crate) struct Policy {
     pub(crate) settings: String,
 }
 
-impl Policy {
+impl LoadedPolicy {
     /// Calls the policy for a verdict on a request. The inner error is the text that the policy returned as its error.
     pub(crate) async fn admit(
         &self,
         store: &mut Store<CallState>,
         request: &Request,
-        cache: &Arc<Cache>,
+        cache: &Arc<PolicyCache>,
     ) -> wasmtime::Result<Result<types::Response, String>> {
         store.data_mut().cache = Arc::clone(cache);
         let message = messages::request(request, &self.settings);
         let answer = match self.mode {
-            Mode::Wapc => {
+            PolicyMode::Wapc => {
                 let instance = wapc::instance(store, &self.pre, self.is_started).await?;
                 wapc::call(store, instance, "validate", message).await?
             }
-            Mode::Program => Ok(program::run(store, &self.pre, "validate", message).await?),
+            PolicyMode::Program => Ok(program::run(store, &self.pre, "validate", message).await?),
         };
         match answer {
             Ok(answer) => messages::response(&answer, request, self.mutates).map(Ok),
@@ -80,13 +80,17 @@ impl Policy {
 }
 
 /// Links a policy with its imports, and checks that it has the exports that its execution mode needs.
-pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<InstancePre<CallState>, Error> {
+pub(crate) fn link(
+    sandbox: &Inner,
+    module: &Module,
+    mode: PolicyMode,
+) -> Result<InstancePre<CallState>, Error> {
     let required = module.resources_required();
     check_count("memories", required.num_memories, per_call::MEMORIES)?;
     check_count("tables", required.num_tables, per_call::TABLES)?;
     let (function, meaning) = match mode {
-        Mode::Wapc => (wapc::GUEST_CALL, "by which a waPC policy is called"),
-        Mode::Program => (wapc::START, "with which a WASI policy begins"),
+        PolicyMode::Wapc => (wapc::GUEST_CALL, "by which a waPC policy is called"),
+        PolicyMode::Program => (wapc::START, "with which a WASI policy begins"),
     };
     if !matches!(module.get_export(function), Some(ExternType::Func(_))) {
         return Err(Error::Policy(format!(

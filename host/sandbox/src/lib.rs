@@ -57,17 +57,17 @@ mod snapshot_template;
 #[cfg(feature = "engine")]
 mod store;
 
-pub use config::{Limits, LogLimits, PluginConfig, SandboxConfig};
-pub use description::{Capability, Configured, Description, Grant, ResourceHint};
+pub use config::{CallLimits, LogLimits, PluginConfig, SandboxConfig};
+pub use description::{Capability, ConfigurationTime, Description, Grant, ResourceHint};
 #[cfg(not(feature = "engine"))]
 pub use disabled::{Plugin, Prepared, Sandbox, SharedModule};
-pub use error::{Error, SettingsMistake, Step};
+pub use error::{Error, LoadStep, SettingsMistake};
 #[cfg(feature = "engine")]
 pub use {
     compiler::compile,
     engine::Sandbox,
     inspect::{ModuleImport, ModuleInspection},
-    meter::{CallCost, Meter},
+    meter::{CallCost, CallMeter},
     plugin::Plugin,
     prepare::Prepared,
     shared::SharedModule,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// Measures the cost of plugin calls, for benchmarks.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct CallMeter {
     pub(crate) of_memory: bool,
     costs: Mutex<Option<CallCost>>,
 }
@@ -26,13 +26,13 @@ pub struct CallCost {
 }
 
 #[derive(Debug)]
-pub(crate) struct Measured<'a> {
-    meter: &'a Meter,
+pub(crate) struct MeasuredCost<'a> {
+    meter: &'a CallMeter,
     started: Instant,
     memory: Option<u64>,
 }
 
-impl Meter {
+impl CallMeter {
     /// Creates a meter that also measures the memory that a call writes. Calls take longer, because the pool keeps no
     /// memory for the next call. Other threads should not allocate memory at the same time.
     pub fn of_memory() -> Self {
@@ -47,8 +47,8 @@ impl Meter {
         self.costs.lock().take()
     }
 
-    pub(crate) fn begin(&self) -> Measured<'_> {
-        Measured {
+    pub(crate) fn begin(&self) -> MeasuredCost<'_> {
+        MeasuredCost {
             meter: self,
             memory: self.of_memory.then(written).flatten(),
             started: Instant::now(),
@@ -56,7 +56,7 @@ impl Meter {
     }
 }
 
-impl Measured<'_> {
+impl MeasuredCost<'_> {
     /// Adds a call to the meter. `return_memory` must return the memory of the call's instance. `guest` contains the
     /// times at which the guest began and ended.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {

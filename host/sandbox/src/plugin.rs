@@ -12,15 +12,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Store;
 
 use crate::{
-    Configured, Description, Error, Limits, PluginConfig,
+    CallLimits, ConfigurationTime, Description, Error, PluginConfig,
     capabilities::logging::CallLog,
     contract::{self, bindings::admittance::plugin::types},
     engine::Inner,
     error::{SettingsMistake, join},
     failure::failure,
-    imports::Linked,
-    kubewarden::{Cache, Policy},
-    store::{Call, CallState},
+    imports::LinkedComponent,
+    kubewarden::{LoadedPolicy, PolicyCache},
+    store::{CallState, StoreParameters},
 };
 
 /// The number of characters of an error returned by a plugin that the message of the failure quotes.
@@ -35,18 +35,18 @@ struct PluginState {
     sandbox: Arc<Inner>,
     base: Arc<Base>,
     name: Arc<str>,
-    limits: Limits,
+    limits: CallLimits,
     grants: Arc<Grants>,
     /// The cache of a Kubewarden policy. The policy's calls share it.
-    cache: Arc<Cache>,
+    cache: Arc<PolicyCache>,
     predictor: LongCallPredictor,
 }
 
 /// The code, which takes several hundred kilobytes of memory, that plugins with the same module and settings share.
 pub(crate) struct Base {
-    pub(crate) guest: Guest,
+    pub(crate) guest: PluginGuest,
     pub(crate) description: Description,
-    pub(crate) configured: Configured,
+    pub(crate) configured: ConfigurationTime,
     /// Whether it was logged that the plugin changes objects although its description does not declare `mutates`.
     pub(crate) is_warned: AtomicBool,
 }
@@ -68,13 +68,13 @@ impl Base {
     }
 }
 
-pub(crate) enum Guest {
+pub(crate) enum PluginGuest {
     Component {
-        linked: Linked,
+        linked: LinkedComponent,
         /// The settings, if every call must run `configure`; otherwise `None`.
         settings: Option<String>,
     },
-    Policy(Policy),
+    Policy(LoadedPolicy),
 }
 
 impl Plugin {
@@ -84,7 +84,7 @@ impl Plugin {
     }
 
     /// Returns whether the plugin was configured once, or is configured in every call.
-    pub fn configured(&self) -> &Configured {
+    pub fn configured(&self) -> &ConfigurationTime {
         &self.0.base.configured
     }
 
@@ -117,13 +117,13 @@ impl PluginState {
         request: Arc<Request>,
         deadline: Deadline,
         log: CallLog,
-        slot: Slot,
+        slot: CallSlot,
     ) -> Result<Response, Failure> {
         let running = self.sandbox.running();
         let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
         let mut store = CallState::store(
             &self.sandbox,
-            Call {
+            StoreParameters {
                 log,
                 limits: &self.limits,
                 grants: &self.grants,
@@ -133,7 +133,7 @@ impl PluginState {
                 processor_time: None,
                 preparing: matches!(
                     &self.base.guest,
-                    Guest::Component {
+                    PluginGuest::Component {
                         settings: Some(_),
                         ..
                     }
@@ -157,10 +157,10 @@ impl PluginState {
         deadline: Deadline,
     ) -> Result<Response, Failure> {
         let answer = match &self.base.guest {
-            Guest::Component { linked, settings } => {
+            PluginGuest::Component { linked, settings } => {
                 component(linked, settings.as_deref(), store, request).await
             }
-            Guest::Policy(policy) => policy.admit(store, request, &self.cache).await,
+            PluginGuest::Policy(policy) => policy.admit(store, request, &self.cache).await,
         };
         store.data_mut().guest_ends();
         store.data().log.finish();
@@ -190,7 +190,7 @@ impl PluginState {
 }
 
 async fn component(
-    linked: &Linked,
+    linked: &LinkedComponent,
     settings: Option<&str>,
     store: &mut Store<CallState>,
     request: &Request,
@@ -210,7 +210,7 @@ async fn component(
         }
         store.data_mut().grant();
     }
-    let lists = contract::Lists::of(request);
+    let lists = contract::ContractLists::of(request);
     let extra = lists.extra();
     let admit = instance.get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(
         &mut *store,
@@ -252,10 +252,10 @@ impl Hook for Plugin {
 }
 
 /// The permits of one call. A call of a stage in mode `Audit` needs the second permit, of which there are fewer.
-type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+type CallSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {
-    async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
+    async fn slot(&self, deadline: Deadline) -> Result<CallSlot, Failure> {
         // A call in mode `Audit` gets the second permit before a slot, so that it occupies no slot while it waits.
         let audit = if is_audit() {
             Some(self.permit(&self.sandbox.audits, deadline).await?)

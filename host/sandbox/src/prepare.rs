@@ -24,22 +24,22 @@ use wasmtime::{
 };
 
 pub use self::prepared::Prepared;
-pub(crate) use self::prepared::{Code, Header};
+pub(crate) use self::prepared::{Header, NativeCode};
 use crate::{
-    Configured, Description, Error, PluginConfig, Sandbox, Step,
+    ConfigurationTime, Description, Error, LoadStep, PluginConfig, Sandbox,
     capabilities::logging::CallLog,
     compiler::{compile_apart, precompile},
     complexity,
     contract::bindings,
     engine::{Effort, Inner, chain, compile_settings},
     failure::failure,
-    imports::{Linked, link},
-    kubewarden::{self, CORE_MODULE, Policy},
-    plugin::{Base, Guest, Plugin, mistakes_of},
+    imports::{LinkedComponent, link},
+    kubewarden::{self, CORE_MODULE, LoadedPolicy},
+    plugin::{Base, Plugin, PluginGuest, mistakes_of},
     shared::SharedModule,
-    snapshot::Instrumented,
+    snapshot::InstrumentedComponent,
     snapshot_template::SnapshotTemplate,
-    store::{Call, CallState},
+    store::{CallState, StoreParameters},
 };
 
 /// The version of the format of [`Prepared`], which is part of the fingerprint.
@@ -73,7 +73,7 @@ impl Sandbox {
         check_bytes(&module, self.inner.config.module_size_max)?;
         self.inner.check_limits(config)?;
         let shared = self.share(Digest::of(&module));
-        let work = Preparation::new(self, settings, config).await?;
+        let work = PolicyPreparation::new(self, settings, config).await?;
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
@@ -95,14 +95,14 @@ impl Sandbox {
             )));
         }
         let guest = match header.policy {
-            None => Guest::Component {
+            None => PluginGuest::Component {
                 linked: link(&self.inner, &component(&self.inner, code)?)?,
                 settings: header.settings.clone(),
             },
-            Some(mode) => Guest::Policy(Policy {
+            Some(mode) => PluginGuest::Policy(LoadedPolicy {
                 pre: kubewarden::link(&self.inner, &core_module(&self.inner, code)?, mode)?,
                 mode,
-                is_started: header.configured == Configured::Snapshot,
+                is_started: header.configured == ConfigurationTime::Snapshot,
                 mutates: header.description.mutates,
                 settings: header.settings.clone().unwrap_or_default(),
             }),
@@ -158,13 +158,13 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     unsafe_code,
     reason = "native code from a trusted place is what this function is for"
 )]
-fn component(sandbox: &Inner, code: &Code) -> Result<Component, Error> {
+fn component(sandbox: &Inner, code: &NativeCode) -> Result<Component, Error> {
     let engine = &sandbox.engine;
     let loaded = match code {
         // SAFETY: see `Code`.
-        Code::Memory(bytes) => unsafe { Component::deserialize(engine, bytes) },
+        NativeCode::Memory(bytes) => unsafe { Component::deserialize(engine, bytes) },
         // SAFETY: see `Code`.
-        Code::File(path) => unsafe { Component::deserialize_file(engine, path) },
+        NativeCode::File(path) => unsafe { Component::deserialize_file(engine, path) },
     };
     loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
@@ -173,13 +173,13 @@ fn component(sandbox: &Inner, code: &Code) -> Result<Component, Error> {
     unsafe_code,
     reason = "native code from a trusted place is what this function is for"
 )]
-fn core_module(sandbox: &Inner, code: &Code) -> Result<Module, Error> {
+fn core_module(sandbox: &Inner, code: &NativeCode) -> Result<Module, Error> {
     let engine = &sandbox.engine;
     let loaded = match code {
         // SAFETY: see `Code`.
-        Code::Memory(bytes) => unsafe { Module::deserialize(engine, bytes) },
+        NativeCode::Memory(bytes) => unsafe { Module::deserialize(engine, bytes) },
         // SAFETY: see `Code`.
-        Code::File(path) => unsafe { Module::deserialize_file(engine, path) },
+        NativeCode::File(path) => unsafe { Module::deserialize_file(engine, path) },
     };
     loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
@@ -208,7 +208,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
 
-pub(crate) struct Preparation {
+pub(crate) struct PolicyPreparation {
     pub(crate) sandbox: Arc<Inner>,
     /// The permit for this preparation. A compilation in this process that nobody waits for keeps it, so that such
     /// compilations cannot accumulate.
@@ -218,7 +218,7 @@ pub(crate) struct Preparation {
     config: PluginConfig,
 }
 
-impl Preparation {
+impl PolicyPreparation {
     pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
         let place = Arc::clone(&sandbox.inner.preparations).acquire_owned().await;
         Ok(Self {
@@ -276,11 +276,11 @@ impl Preparation {
     }
 
     pub(crate) fn component(&self, artifact: &Bytes) -> Result<Component, Error> {
-        component(&self.sandbox, &Code::Memory(artifact.clone()))
+        component(&self.sandbox, &NativeCode::Memory(artifact.clone()))
     }
 
     pub(crate) fn core_module(&self, artifact: &Bytes) -> Result<Module, Error> {
-        core_module(&self.sandbox, &Code::Memory(artifact.clone()))
+        core_module(&self.sandbox, &NativeCode::Memory(artifact.clone()))
     }
 
     /// Compiles an instrumented module once for all preparations that share it. The inner error means that the
@@ -334,7 +334,7 @@ impl Preparation {
         if module.starts_with(CORE_MODULE) {
             return self.policy(module, shared).await;
         }
-        let instrumented = match Instrumented::new(&module) {
+        let instrumented = match InstrumentedComponent::new(&module) {
             Ok((instrumented, bytes)) => self
                 .compile_instrumented(bytes, shared)
                 .await?
@@ -349,10 +349,10 @@ impl Preparation {
                 let kept = instrumented.snapshot(&mut store, instance).await?;
                 drop(store);
                 match self.checked_snapshot(kept, &description, shared).await {
-                    Ok(artifact) => (description, Configured::Snapshot, artifact),
+                    Ok(artifact) => (description, ConfigurationTime::Snapshot, artifact),
                     Err(reason) => {
                         let artifact = self.compile(module.clone(), Effort::Full).await?;
-                        (description, Configured::PerCall { reason }, artifact)
+                        (description, ConfigurationTime::PerCall { reason }, artifact)
                     }
                 }
             }
@@ -361,10 +361,10 @@ impl Preparation {
                 let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 self.configure(&linked).await?;
-                (description, Configured::PerCall { reason }, artifact)
+                (description, ConfigurationTime::PerCall { reason }, artifact)
             }
         };
-        let settings = (configured != Configured::Snapshot).then_some(self.settings);
+        let settings = (configured != ConfigurationTime::Snapshot).then_some(self.settings);
         let header = Header {
             fingerprint: self.fingerprint,
             description,
@@ -372,7 +372,7 @@ impl Preparation {
             settings,
             policy: None,
         };
-        let code = Code::Memory(artifact);
+        let code = NativeCode::Memory(artifact);
         Ok(Prepared { header, code })
     }
 
@@ -407,7 +407,7 @@ impl Preparation {
         let name = self.config.name.as_str().into();
         CallState::store(
             &self.sandbox,
-            Call {
+            StoreParameters {
                 log: CallLog::new(name, Uid::from(String::new()), self.config.limits.log),
                 limits: &self.config.limits,
                 grants: &Arc::new(Grants::default()),
@@ -420,20 +420,20 @@ impl Preparation {
         )
     }
 
-    pub(crate) async fn describe(&self, linked: &Linked) -> Result<Description, Error> {
+    pub(crate) async fn describe(&self, linked: &LinkedComponent) -> Result<Description, Error> {
         let mut store = self.store();
-        let (plugin, _) = self.instance(linked, &mut store, Step::Describe).await?;
-        let description = self.within(&mut store, Step::Describe, async |store| {
+        let (plugin, _) = self.instance(linked, &mut store, LoadStep::Describe).await?;
+        let description = self.within(&mut store, LoadStep::Describe, async |store| {
             plugin.call_describe(store).await
         });
         Ok(description.await?.into())
     }
 
-    async fn configure(&self, linked: &Linked) -> Result<(Store<CallState>, Instance), Error> {
+    async fn configure(&self, linked: &LinkedComponent) -> Result<(Store<CallState>, Instance), Error> {
         let mut store = self.store();
-        let (plugin, instance) = self.instance(linked, &mut store, Step::Configure).await?;
+        let (plugin, instance) = self.instance(linked, &mut store, LoadStep::Configure).await?;
         let settings = self.settings.as_str();
-        self.within(&mut store, Step::Configure, async |store| {
+        self.within(&mut store, LoadStep::Configure, async |store| {
             plugin.call_configure(store, settings).await
         })
         .await?
@@ -444,9 +444,9 @@ impl Preparation {
     /// Creates an instance, and checks the types of its exports.
     async fn instance(
         &self,
-        linked: &Linked,
+        linked: &LinkedComponent,
         store: &mut Store<CallState>,
-        step: Step,
+        step: LoadStep,
     ) -> Result<(bindings::Plugin, Instance), Error> {
         let instance = self
             .within(store, step, async |store| {
@@ -464,7 +464,7 @@ impl Preparation {
     pub(crate) async fn within<T>(
         &self,
         store: &mut Store<CallState>,
-        step: Step,
+        step: LoadStep,
         work: impl AsyncFnOnce(&mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, Error> {
         let _running = self.sandbox.running();

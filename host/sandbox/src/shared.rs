@@ -14,11 +14,11 @@ use crate::Sandbox;
 /// Without this value, only preparations that run at the same time share them.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
-pub struct SharedModule(pub(crate) Arc<Shared>);
+pub struct SharedModule(pub(crate) Arc<SharedForms>);
 
 /// The compiled forms of one module that all its preparations share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedForms {
     /// The compiled form of the instrumented module, from which preparations take snapshots after `configure`.
     pub(crate) instrumented: OnceCell<Bytes>,
     /// The digest and the compiled form of the [`SnapshotTemplate`](crate::snapshot_template::SnapshotTemplate) that
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
 
 /// For each module that is being prepared, by its digest, the compiled forms that its preparations share.
 #[derive(Debug, Default)]
-pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<Shared>>>);
+pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<SharedForms>>>);
 
 impl Sandbox {
     /// Shares the compiled forms of the module with this digest. Until the returned value is dropped, forms that do not

@@ -25,7 +25,7 @@ const KEPT: usize = 64 << 20;
 const ACCESS: &str = "wasmtime:wizer/access";
 
 /// A component that was changed only to make its memories and globals accessible.
-pub(crate) struct Instrumented<'a> {
+pub(crate) struct InstrumentedComponent<'a> {
     wizer: Wizer,
     /// The component around the parts; `None` if the component has no nested parts, and is itself the only part.
     wrapper: Option<WrapperComponent<'a>>,
@@ -36,24 +36,24 @@ pub(crate) struct Instrumented<'a> {
 /// A component whose modules are all in nested components, as JavaScript toolchains produce it.
 #[derive(Default)]
 struct WrapperComponent<'a> {
-    sections: Vec<Section<'a>>,
+    sections: Vec<SnapshotSection<'a>>,
     instances: u32,
 }
 
-struct Section<'a> {
+struct SnapshotSection<'a> {
     raw: RawSection<'a>,
     /// If the section is a nested component that contains modules: the index of its instance.
     instance: Option<u32>,
 }
 
 /// A component that is directly inside a wrapper component.
-struct Nested {
+struct NestedComponent {
     section: usize,
     index: u32,
     has_modules: bool,
 }
 
-impl<'a> Instrumented<'a> {
+impl<'a> InstrumentedComponent<'a> {
     /// Instruments a component; also returns the bytes of the instrumented component. The error is the reason why it
     /// cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
@@ -99,7 +99,7 @@ impl<'a> Instrumented<'a> {
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();
         for (part, context) in self.parts.iter().enumerate() {
-            let mut reader = Reader {
+            let mut reader = InstanceReader {
                 store: &mut *store,
                 instance,
                 access: match self.wrapper {
@@ -192,7 +192,9 @@ impl<'a> WrapperComponent<'a> {
                 scan.section(payload).map_err(|error| error.to_string())?;
                 let data = component.get(range).unwrap_or_default();
                 let raw = RawSection { id, data };
-                scan.wrapper.sections.push(Section { raw, instance: None });
+                scan.wrapper
+                    .sections
+                    .push(SnapshotSection { raw, instance: None });
             }
         }
         let Scan {
@@ -227,7 +229,7 @@ impl<'a> WrapperComponent<'a> {
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
         let kind = ComponentExportKind::Instance;
         let mut replaced = parts.iter().enumerate();
-        for Section { raw, instance } in &self.sections {
+        for SnapshotSection { raw, instance } in &self.sections {
             let replacement = instance.and_then(|instance| Some((instance, replaced.next()?)));
             let Some((instance, (part, data))) = replacement else {
                 component.section(raw);
@@ -260,7 +262,7 @@ struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
     /// The number of components in the index space so far.
     components: u32,
-    nested: Vec<Nested>,
+    nested: Vec<NestedComponent>,
     /// For each instantiation, the index of the component and the index of the instance.
     instantiations: Vec<(u32, u32)>,
 }
@@ -269,7 +271,7 @@ impl Scan<'_> {
     fn section(&mut self, payload: Payload<'_>) -> wasmparser::Result<()> {
         match payload {
             Payload::ComponentSection { .. } => {
-                self.nested.push(Nested {
+                self.nested.push(NestedComponent {
                     section: self.wrapper.sections.len(),
                     index: self.components,
                     has_modules: false,
@@ -323,7 +325,7 @@ impl Scan<'_> {
 }
 
 /// Reads the memories and globals of an instrumented instance. It records errors, while wizer's own reader panics.
-struct Reader<'a> {
+struct InstanceReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     access: String,
@@ -332,7 +334,7 @@ struct Reader<'a> {
     error: Option<wasmtime::Error>,
 }
 
-impl Reader<'_> {
+impl InstanceReader<'_> {
     async fn read<R: Lift + Send + Sync + 'static>(&mut self, function: &str) -> Option<R> {
         if self.error.is_some() {
             return None;
@@ -363,7 +365,7 @@ impl Reader<'_> {
     }
 }
 
-impl ComponentInstanceState for Reader<'_> {
+impl ComponentInstanceState for InstanceReader<'_> {
     async fn call_func_ret_list_u8(&mut self, _: &str, func: &str, contents: impl FnOnce(&[u8]) + Send) {
         match self.read::<WasmList<u8>>(func).await {
             Some(list) => {

@@ -121,12 +121,12 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
-                replaced = Data::read(memory, section)?;
+                replaced = DataPart::read(memory, section)?;
             }
             _ => {}
         }
     }
-    let Some(Data {
+    let Some(DataPart {
         passive,
         start,
         image: data,
@@ -154,14 +154,14 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
     Ok(Some(template.finish()))
 }
 
-struct Data<'a> {
+struct DataPart<'a> {
     /// The passive segments, which code can copy into memory. Those of the original module are empty in a snapshot.
     passive: Vec<&'a [u8]>,
     start: i32,
     image: Vec<u8>,
 }
 
-impl<'a> Data<'a> {
+impl<'a> DataPart<'a> {
     /// Reads the data section of a module; returns `None` if the data is sparse, or if an offset is not a constant.
     fn read(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
         if memory.memory64 || memory.page_size_log2.is_some() {

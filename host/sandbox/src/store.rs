@@ -8,10 +8,10 @@ use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable}
 use wasmtime_wasi::WasiCtx;
 
 use crate::{
-    Limits,
+    CallLimits,
     capabilities::logging::CallLog,
     engine::{Inner, per_call},
-    kubewarden::{Cache, Exchange},
+    kubewarden::{MessageExchange, PolicyCache},
 };
 
 pub(crate) const PAGE: usize = 64 << 10;
@@ -54,24 +54,24 @@ pub(crate) struct CallState {
     pub(crate) log: CallLog,
     pub(crate) output: usize,
     /// The messages between a Kubewarden policy and the host in this call.
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: MessageExchange,
     /// The cache of a Kubewarden policy, which its calls share.
-    pub(crate) cache: Arc<Cache>,
-    memory: Memory,
+    pub(crate) cache: Arc<PolicyCache>,
+    memory: StoreMemory,
     pub(crate) table: ResourceTable,
     /// The WASI context. Many guests never use WASI, so the context is created on first use.
     pub(crate) wasi: Option<WasiCtx>,
 }
 
-struct Memory {
+struct StoreMemory {
     limit: usize,
     used: usize,
 }
 
 /// The parameters of a call for which a store is created.
-pub(crate) struct Call<'a> {
+pub(crate) struct StoreParameters<'a> {
     pub(crate) log: CallLog,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a CallLimits,
     pub(crate) grants: &'a Arc<Grants>,
     pub(crate) user: &'a UserInfo,
     pub(crate) recorder: Option<&'a ResponseRecorder>,
@@ -83,8 +83,8 @@ pub(crate) struct Call<'a> {
 
 impl CallState {
     /// Creates a store for one call, with all limits.
-    pub(crate) fn store(sandbox: &Arc<Inner>, call: Call<'_>) -> Store<Self> {
-        let Call {
+    pub(crate) fn store(sandbox: &Arc<Inner>, call: StoreParameters<'_>) -> Store<Self> {
+        let StoreParameters {
             log,
             limits,
             grants,
@@ -111,9 +111,9 @@ impl CallState {
             deadline,
             log,
             output: limits.output,
-            exchange: Exchange::default(),
+            exchange: MessageExchange::default(),
             cache: Arc::default(),
-            memory: Memory {
+            memory: StoreMemory {
                 limit: limits.memory,
                 used: 0,
             },
@@ -195,7 +195,7 @@ pub(crate) fn out_of_time() -> wasmtime::Error {
     Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
 }
 
-impl ResourceLimiter for Memory {
+impl ResourceLimiter for StoreMemory {
     fn memory_growing(
         &mut self,
         current: usize,

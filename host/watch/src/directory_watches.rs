@@ -23,9 +23,9 @@ use crate::{
 };
 
 /// A function that opens the operating system's file watcher, which calls the handler for each notification.
-pub(crate) type Open = fn(Handler) -> notify::Result<RecommendedWatcher>;
+pub(crate) type OpenWatcher = fn(EventHandler) -> notify::Result<RecommendedWatcher>;
 
-pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
+pub(crate) fn open(handler: EventHandler) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(handler)
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct EventSignal {
     /// The watched files that a program is writing, each with the time of its last write.
     written: Mutex<HashMap<PathBuf, Instant>>,
     /// The watched paths. Writes to other paths are ignored.
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedPaths>,
 }
 
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedPaths {
     /// The watched files, and the directories in which files are watched.
     paths: HashSet<PathBuf>,
     names: HashSet<OsString>,
@@ -114,7 +114,7 @@ impl EventSignal {
             }
         }
         let names = now.iter().filter_map(|path| path.file_name());
-        let watched = Watched {
+        let watched = WatchedPaths {
             names: names.map(OsStr::to_owned).collect(),
             paths: now,
             extensions,
@@ -131,9 +131,9 @@ impl EventSignal {
 }
 
 #[derive(Debug)]
-pub(crate) struct Handler(Arc<EventSignal>);
+pub(crate) struct EventHandler(Arc<EventSignal>);
 
-impl notify::EventHandler for Handler {
+impl notify::EventHandler for EventHandler {
     fn handle_event(&mut self, event: notify::Result<Event>) {
         let Ok(event) = event else {
             return self.0.ring(false);
@@ -175,7 +175,7 @@ fn is_new(path: &Path) -> bool {
 /// Registers with the operating system for the events in watched directories.
 #[derive(Debug)]
 pub(crate) struct DirectoryWatches {
-    open: Open,
+    open: OpenWatcher,
     signal: Arc<EventSignal>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
@@ -186,7 +186,7 @@ pub(crate) struct DirectoryWatches {
 impl DirectoryWatches {
     /// Creates an empty set of registrations. If the operating system's notifications are unavailable, a warning says
     /// that changes are found only every `poll`.
-    pub(crate) fn new(open: Open, signal: Arc<EventSignal>, poll: Duration) -> Self {
+    pub(crate) fn new(open: OpenWatcher, signal: Arc<EventSignal>, poll: Duration) -> Self {
         Self {
             open,
             signal,
@@ -200,7 +200,7 @@ impl DirectoryWatches {
     /// Registers for the events in all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
-            match (self.open)(Handler(self.signal.clone())) {
+            match (self.open)(EventHandler(self.signal.clone())) {
                 Ok(watcher) => self.watcher = Some(watcher),
                 Err(error) => return self.warn(&error),
             }
@@ -272,11 +272,11 @@ mod tests {
             (EventKind::Other, Some(false)),
         ] {
             let signal = Arc::new(EventSignal::default());
-            Handler(signal.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
+            EventHandler(signal.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
             assert_eq!(signalled(&signal).await, expected, "{kind:?}");
         }
         let signal = Arc::new(EventSignal::default());
-        Handler(signal.clone()).handle_event(Err(notify::Error::generic("lost")));
+        EventHandler(signal.clone()).handle_event(Err(notify::Error::generic("lost")));
         assert_eq!(signalled(&signal).await, Some(false));
     }
 
@@ -298,7 +298,7 @@ mod tests {
             signal.set_watched(&watched, &["yaml"]);
             let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
             let event = Event::new(kind).add_path(root.join(file));
-            Handler(signal.clone()).handle_event(Ok(event));
+            EventHandler(signal.clone()).handle_event(Ok(event));
             assert_eq!(signalled(&signal).await, expected, "{file}");
         }
     }

@@ -15,10 +15,10 @@ pub struct FileValue<T>(Arc<Inner<T>>);
 struct Inner<T> {
     current: watch::Sender<Arc<T>>,
     /// The files from which the value is loaded; `None` for a value that never changes.
-    source: Option<Source<T>>,
+    source: Option<ValueFile<T>>,
 }
 
-struct Source<T> {
+struct ValueFile<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
     /// The fingerprint of the files, taken just before they were first loaded.
     seen: Fingerprint,
@@ -32,7 +32,7 @@ impl<T> FileValue<T> {
         Self::new(value, None)
     }
 
-    fn new(value: T, source: Option<Source<T>>) -> Self {
+    fn new(value: T, source: Option<ValueFile<T>>) -> Self {
         let current = watch::Sender::new(Arc::new(value));
         Self(Arc::new(Inner { current, source }))
     }
@@ -49,7 +49,7 @@ impl<T> FileValue<T> {
         // The fingerprint is taken before the files are read, so that no change is missed.
         let seen = Fingerprint::read(files);
         let value = load()?;
-        let source = Source {
+        let source = ValueFile {
             load: Arc::new(move || load().map_err(|error| error.to_string())),
             seen,
             problem: Mutex::new(None),
@@ -95,7 +95,7 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         }
     }
 
-    async fn load_from(&self, source: &Source<T>, report: &mut impl FnMut(Result<&T, &str>)) {
+    async fn load_from(&self, source: &ValueFile<T>, report: &mut impl FnMut(Result<&T, &str>)) {
         let load = source.load.clone();
         let problem = match blocking(move || load()).await {
             Ok(value) => {

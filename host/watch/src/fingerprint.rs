@@ -16,7 +16,7 @@ use crate::file;
 /// [`Watch::since`](crate::Watch::since) report every later change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
-    pub(crate) contents: BTreeMap<PathBuf, Content>,
+    pub(crate) contents: BTreeMap<PathBuf, FileContent>,
     pub(crate) extensions: Extensions,
 }
 
@@ -38,12 +38,12 @@ pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FileContent {
     Absent,
     File([u8; 32]),
     /// The content of a directory: its entries by name. Subdirectories are left out unless their name has a selected
     /// extension.
-    Directory(BTreeMap<OsString, Content>),
+    Directory(BTreeMap<OsString, FileContent>),
     /// The path leads to a device, a pipe or a socket. It is not read, because it may be infinite.
     Other,
     Unreadable(io::ErrorKind),
@@ -82,7 +82,7 @@ impl Fingerprint {
         let contents = paths
             .into_iter()
             .map(|path| {
-                let content = Content::read(&path, extensions, digests);
+                let content = FileContent::read(&path, extensions, digests);
                 (path, content)
             })
             .collect();
@@ -107,7 +107,7 @@ fn hash_part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update(bytes);
 }
 
-impl Content {
+impl FileContent {
     fn add_to(&self, hasher: &mut Sha256) {
         match self {
             Self::Absent => hash_part(hasher, b"absent"),

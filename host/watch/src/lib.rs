@@ -97,7 +97,7 @@ impl Watch {
         Self::with_opener(seen, config, directory_watches::open)
     }
 
-    fn with_opener(seen: Fingerprint, config: WatchConfig, open: directory_watches::Open) -> Self {
+    fn with_opener(seen: Fingerprint, config: WatchConfig, open: directory_watches::OpenWatcher) -> Self {
         let signal = Arc::new(EventSignal::default());
         Self {
             config,
@@ -114,8 +114,8 @@ impl Watch {
     }
 
     /// Returns a handle with which to wait until programs no longer write to the watched files.
-    pub fn writers(&self) -> Writers {
-        Writers {
+    pub fn writers(&self) -> FileWriters {
+        FileWriters {
             config: self.config,
             signal: self.signal.clone(),
         }
@@ -213,12 +213,12 @@ impl Watch {
 
 /// A handle with which to wait until programs no longer write to the watched files.
 #[derive(Clone, Debug)]
-pub struct Writers {
+pub struct FileWriters {
     config: WatchConfig,
     signal: Arc<EventSignal>,
 }
 
-impl Writers {
+impl FileWriters {
     /// Waits until no watched file is being written, but at most for `patience`. Returns the files that are still being
     /// written. A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed
     /// before.

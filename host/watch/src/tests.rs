@@ -27,7 +27,7 @@ const POLLED: WatchConfig = WatchConfig {
 };
 
 /// Fails like an operating system that has reached its limit of file watches.
-fn none_left(_: directory_watches::Handler) -> notify::Result<notify::RecommendedWatcher> {
+fn none_left(_: directory_watches::EventHandler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
 
@@ -391,6 +391,6 @@ async fn files_that_are_still_being_written_are_listed() {
 fn devices_are_not_read() {
     let fingerprint = Fingerprint::read(["/dev/zero".into(), "/dev/null".into()]);
     for (path, content) in fingerprint.contents {
-        assert_eq!(content, fingerprint::Content::Other, "{}", path.display());
+        assert_eq!(content, fingerprint::FileContent::Other, "{}", path.display());
     }
 }

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use tracing::{Instrument, Span, debug_span, field::Empty};
 
-use crate::{client::PooledClient, endpoint::Endpoint, tls};
+use crate::{client::PooledClient, endpoint::WebhookEndpoint, tls};
 
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -24,13 +24,13 @@ const EXCERPT_BYTES: usize = 8 * 1024;
 const EXCERPT: usize = 300;
 
 /// Posts JSON to the server of one webhook. Every webhook owns one caller.
-pub(crate) struct Caller {
+pub(crate) struct WebhookCaller {
     pub(crate) client: Arc<PooledClient>,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: WebhookEndpoint,
     pub(crate) response_limit: usize,
 }
 
-impl Caller {
+impl WebhookCaller {
     /// Posts `body` to `uri`. Returns the body of the response, or a failure if `accept` does not allow its status.
     pub(crate) async fn post(
         &self,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 
 use crate::{
-    Error, Resolve,
+    AddressOverrides, Error,
     connect::{Connector, connector},
     tls,
 };
@@ -39,34 +39,34 @@ pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 /// when their definitions are reloaded. A pool is closed when its last webhook is dropped.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("WebhookClients {{ resolve: {:?}, .. }}", _0.resolve)]
-pub struct WebhookClients(Arc<Shared>);
+pub struct WebhookClients(Arc<SharedClients>);
 
 #[derive(Default)]
-struct Shared {
-    resolve: Arc<Resolve>,
+struct SharedClients {
+    resolve: Arc<AddressOverrides>,
     accepts_short_keys: bool,
-    pools: Mutex<HashMap<Key, Weak<PooledClient>>>,
+    pools: Mutex<HashMap<ClientKey, Weak<PooledClient>>>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct ClientKey {
     ca_bundle: Option<Vec<CertificateDer<'static>>>,
     connect_timeout: Duration,
 }
 
 impl WebhookClients {
     /// Creates clients without connections. Names that are missing in `resolve` are looked up in DNS.
-    pub fn new(resolve: Resolve) -> Self {
+    pub fn new(resolve: AddressOverrides) -> Self {
         Self::create(resolve, false)
     }
 
     /// Creates clients like [`new`](Self::new), but these also accept CAs with RSA keys of 1024 to 2047 bits.
-    pub fn accepting_short_keys(resolve: Resolve) -> Self {
+    pub fn accepting_short_keys(resolve: AddressOverrides) -> Self {
         Self::create(resolve, true)
     }
 
-    fn create(resolve: Resolve, accepts_short_keys: bool) -> Self {
-        Self(Arc::new(Shared {
+    fn create(resolve: AddressOverrides, accepts_short_keys: bool) -> Self {
+        Self(Arc::new(SharedClients {
             resolve: Arc::new(resolve),
             accepts_short_keys,
             pools: Mutex::default(),
@@ -78,7 +78,7 @@ impl WebhookClients {
         ca_bundle: Option<&[CertificateDer<'static>]>,
         connect_timeout: Duration,
     ) -> Result<Arc<PooledClient>, Error> {
-        let key = Key {
+        let key = ClientKey {
             ca_bundle: ca_bundle.map(<[_]>::to_vec),
             connect_timeout,
         };

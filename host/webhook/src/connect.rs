@@ -13,13 +13,13 @@ use rustls::ClientConfig;
 use tokio::{net::TcpStream, time::timeout};
 use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use crate::{Resolve, tls};
+use crate::{AddressOverrides, tls};
 
 pub(crate) type Connector =
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
 /// Creates a connector to webhook servers. Host names that are missing in `resolve` are looked up in DNS.
-pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
+pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
     // The addresses of a name share the timeout. Thus an unreachable address leaves time for the next one.
     tcp.set_connect_timeout(Some(limit));

@@ -11,13 +11,13 @@ use crate::Error;
 #[derive(Clone, Debug, derive_more::Display)]
 // The displayed URL has no query, because the query may contain a secret.
 #[display("{scheme}://{authority}{}", path.path())]
-pub(crate) struct Endpoint {
+pub(crate) struct WebhookEndpoint {
     scheme: Scheme,
     authority: Authority,
     path: PathAndQuery,
 }
 
-impl Endpoint {
+impl WebhookEndpoint {
     pub(crate) fn new(target: &WebhookTarget, protocol: &Protocol) -> Result<Self, Error> {
         match target {
             WebhookTarget::Url(url) => Self::from_url(url, protocol),
@@ -230,7 +230,7 @@ mod tests {
             ),
         ] {
             let target = WebhookTarget::Url(Url::parse(url).unwrap());
-            let made = Endpoint::new(&target, &protocol);
+            let made = WebhookEndpoint::new(&target, &protocol);
             match (made, expected) {
                 (Ok(endpoint), Ok(uri)) => {
                     let query = matches!(protocol, Protocol::AdmissionReview { .. }).then_some("timeout=1s");
@@ -268,7 +268,7 @@ mod tests {
                 path: path.into(),
                 naming: *naming,
             };
-            match (Endpoint::new(&target, protocol), expected) {
+            match (WebhookEndpoint::new(&target, protocol), expected) {
                 (Ok(endpoint), Ok(uri)) => assert_eq!(endpoint.uri(None).to_string(), uri, "{target:?}"),
                 (Err(error), Err(part)) => {
                     assert!(error.to_string().contains(part), "{target:?}: {error}");

@@ -29,5 +29,5 @@ mod webhook;
 pub use client::WebhookClients;
 pub use config::WebhookConfig;
 pub use error::Error;
-pub use resolve::{Address, Resolve};
+pub use resolve::{Address, AddressOverrides};
 pub use webhook::Webhook;

@@ -9,7 +9,7 @@ use crate::Error;
 
 /// The addresses that replace those in DNS for some host names. TLS and the `Host` header still use the host name.
 #[derive(Clone, Debug, Default)]
-pub struct Resolve(HashMap<String, Address>);
+pub struct AddressOverrides(HashMap<String, Address>);
 
 /// The address of a server: a host name or IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
@@ -25,7 +25,7 @@ impl Address {
     }
 }
 
-impl Resolve {
+impl AddressOverrides {
     /// Creates the overrides from pairs of a host name and an address, `HOST:PORT`. If the host of an address is a
     /// name, it is looked up in DNS, not in these overrides.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
@@ -89,13 +89,15 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text).is_some(), ok, "{text}");
         }
-        let error = Resolve::parse([("a.b", "nowhere")]).unwrap_err().to_string();
+        let error = AddressOverrides::parse([("a.b", "nowhere")])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("`a.b`") && error.contains("`nowhere`"), "{error}");
     }
 
     #[test]
     fn an_address_override_keeps_the_scheme() {
-        let table = Resolve::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
+        let table = AddressOverrides::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
         for (uri, dialled) in [
             ("https://hook.ns/x?y", Some("https://127.0.0.1:9443/")),
             ("https://HOOK.ns:8443/x", Some("https://127.0.0.1:9443/")),

@@ -4,10 +4,10 @@
 use admittance_admission::{Deadline, Failure, FailureKind, Object, Request, Response, Verdict, offload};
 use bytes::Bytes;
 
-use crate::call::Caller;
+use crate::call::WebhookCaller;
 
 pub(crate) async fn call(
-    caller: &Caller,
+    caller: &WebhookCaller,
     request: &Request,
     deadline: Deadline,
 ) -> Result<Response, Failure> {

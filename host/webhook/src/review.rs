@@ -9,7 +9,7 @@ use admittance_admission::{
 };
 use http::{HeaderValue, StatusCode, header};
 
-use crate::call::{Caller, FailedCall};
+use crate::call::{FailedCall, WebhookCaller};
 
 /// The maximum number of retries after responses with `Retry-After`. It is that of client-go and thus kube-apiserver.
 const RETRIES: u32 = 10;
@@ -24,7 +24,7 @@ pub(crate) struct ReviewForm {
 }
 
 pub(crate) async fn call(
-    caller: &Caller,
+    caller: &WebhookCaller,
     form: ReviewForm,
     request: &Request,
     deadline: Deadline,

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::{
     Error, WebhookClients, WebhookConfig,
-    call::Caller,
-    endpoint::Endpoint,
+    call::WebhookCaller,
+    endpoint::WebhookEndpoint,
     resource,
     review::{self, ReviewForm},
 };
@@ -21,12 +21,12 @@ use crate::{
 #[display("{}", caller.endpoint)]
 #[debug("Webhook {{ endpoint: {:?}, form: {form:?}, .. }}", caller.endpoint.to_string())]
 pub struct Webhook {
-    caller: Caller,
-    form: Form,
+    caller: WebhookCaller,
+    form: WebhookForm,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum WebhookForm {
     Resource,
     Review(ReviewForm),
 }
@@ -35,14 +35,14 @@ impl Webhook {
     /// Creates a webhook. Nothing is sent, so its server need not be running yet.
     pub fn new(config: WebhookConfig, clients: &WebhookClients) -> Result<Self, Error> {
         let form = match &config.protocol {
-            Protocol::BcsResource => Form::Resource,
+            Protocol::BcsResource => WebhookForm::Resource,
             // This program supports all versions of the review, so it uses the one that the webhook lists first.
-            Protocol::AdmissionReview { versions } => Form::Review(ReviewForm {
+            Protocol::AdmissionReview { versions } => WebhookForm::Review(ReviewForm {
                 version: *versions.first().ok_or(Error::NoReviewVersion)?,
                 validating: config.validating,
             }),
         };
-        let endpoint = Endpoint::new(&config.target, &config.protocol)?;
+        let endpoint = WebhookEndpoint::new(&config.target, &config.protocol)?;
         let is_bcs_service = matches!(
             &config.target,
             WebhookTarget::Service {
@@ -56,7 +56,7 @@ impl Webhook {
             });
         }
         Ok(Self {
-            caller: Caller {
+            caller: WebhookCaller {
                 client: clients.client(config.ca_bundle.as_deref(), config.connect_timeout)?,
                 endpoint,
                 response_limit: config.response_limit,
@@ -70,8 +70,8 @@ impl Webhook {
 impl Hook for Webhook {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         match self.form {
-            Form::Resource => resource::call(&self.caller, request, deadline).await,
-            Form::Review(form) => review::call(&self.caller, form, request, deadline).await,
+            WebhookForm::Resource => resource::call(&self.caller, request, deadline).await,
+            WebhookForm::Review(form) => review::call(&self.caller, form, request, deadline).await,
         }
     }
 }

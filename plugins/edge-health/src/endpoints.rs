@@ -4,34 +4,34 @@ use admittance_sdk::Text;
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde::de::IgnoredAny;
 
-use crate::List;
-use crate::nodes::Nodes;
+use crate::NullableList;
+use crate::nodes::LookedUpNodes;
 
 #[view]
-struct Endpoints<'a> {
+struct NodeEndpoints<'a> {
     #[serde(borrow)]
-    subsets: List<Subset<'a>>,
+    subsets: NullableList<EndpointSubset<'a>>,
 }
 
 #[view]
-struct Subset<'a> {
+struct EndpointSubset<'a> {
     addresses: Option<Vec<IgnoredAny>>,
     #[serde(borrow)]
-    not_ready_addresses: List<Address<'a>>,
+    not_ready_addresses: NullableList<NodeAddress<'a>>,
 }
 
 #[view]
-struct Address<'a> {
+struct NodeAddress<'a> {
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
 }
 
 /// Moves the unready addresses on [nodes that are presumed reachable](crate::node::Reachability) to the end of the
 /// ready addresses.
-pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
+pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request
-        .object::<Endpoints<'r>>()?
+        .object::<NodeEndpoints<'r>>()?
         .and_then(|endpoints| endpoints.subsets);
     for (index, subset) in subsets.iter().flatten().enumerate() {
         if let Some(subset) = subset {
@@ -43,8 +43,8 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
 
 fn move_addresses<'r>(
     index: usize,
-    subset: &Subset<'r>,
-    nodes: &mut Nodes<'r>,
+    subset: &EndpointSubset<'r>,
+    nodes: &mut LookedUpNodes<'r>,
     patch: &mut Patch,
 ) -> Result<(), Error> {
     let not_ready = subset.not_ready_addresses.as_deref().unwrap_or_default();

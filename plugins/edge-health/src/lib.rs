@@ -40,11 +40,11 @@ mod slices;
 use admittance_sdk::prelude::*;
 
 use node::Reachability;
-use nodes::Nodes;
+use nodes::LookedUpNodes;
 pub use settings::Settings;
 
 /// A list in an object of the control plane: the list and its elements may be absent or `null`.
-type List<T> = Option<Vec<Option<T>>>;
+type NullableList<T> = Option<Vec<Option<T>>>;
 
 /// The plugin `edge-health`, configured with its settings.
 #[derive(Debug)]
@@ -82,14 +82,14 @@ impl Plugin for EdgeHealth {
         ) {
             ("", "v1", "Node", Operation::Update) => node::patch(request, self.reachability)?,
             ("", "v1", "Endpoints", Operation::Create | Operation::Update) => {
-                endpoints::patch(request, &mut Nodes::from_cluster(self.reachability))?
+                endpoints::patch(request, &mut LookedUpNodes::from_cluster(self.reachability))?
             }
             (
                 "discovery.k8s.io",
                 "v1" | "v1beta1",
                 "EndpointSlice",
                 Operation::Create | Operation::Update,
-            ) => slices::patch(request, &mut Nodes::from_cluster(self.reachability))?,
+            ) => slices::patch(request, &mut LookedUpNodes::from_cluster(self.reachability))?,
             _ => Patch::new(),
         };
         Ok(Response::patch(patch))

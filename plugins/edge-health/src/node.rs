@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde::de::IgnoredAny;
 
-use crate::List;
+use crate::NullableList;
 
 /// The annotation with which unhealthy nodes are marked. It may have any value.
 const UNHEALTHY: &str = "nodeunhealth";
@@ -14,20 +14,20 @@ const UNHEALTHY: &str = "nodeunhealth";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 #[view]
-pub(crate) struct Node {
-    metadata: Option<Metadata>,
-    spec: Option<Spec>,
-    status: Option<Status>,
+pub(crate) struct ClusterNode {
+    metadata: Option<NodeMetadata>,
+    spec: Option<NodeSpec>,
+    status: Option<NodeStatus>,
 }
 
 #[view]
-struct Metadata {
+struct NodeMetadata {
     annotations: Option<BTreeMap<String, IgnoredAny>>,
 }
 
 #[view]
-struct Spec {
-    taints: List<Taint>,
+struct NodeSpec {
+    taints: NullableList<Taint>,
 }
 
 #[view]
@@ -37,12 +37,12 @@ struct Taint {
 }
 
 #[view]
-struct Status {
-    conditions: List<Condition>,
+struct NodeStatus {
+    conditions: NullableList<NodeCondition>,
 }
 
 #[view]
-struct Condition {
+struct NodeCondition {
     #[serde(rename = "type")]
     name: Option<String>,
     status: Option<String>,
@@ -58,12 +58,12 @@ pub(crate) struct Reachability {
 impl Reachability {
     /// Returns whether the node counts as reachable although the control plane has lost contact with it. A node with
     /// the annotation [`UNHEALTHY`] counts only with `always_reachable`.
-    pub(crate) fn is_presumed_reachable(self, node: &Node) -> bool {
+    pub(crate) fn is_presumed_reachable(self, node: &ClusterNode) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
 }
 
-impl Node {
+impl ClusterNode {
     fn is_unknown(&self) -> bool {
         let conditions = self.status.iter().flat_map(|status| &status.conditions);
         conditions
@@ -91,7 +91,7 @@ impl Taint {
 /// Removes the taints that would evict the Pods of a node that is presumed reachable.
 pub(crate) fn patch(request: &Request, reachability: Reachability) -> Result<Patch, Error> {
     let mut patch = Patch::new();
-    let Some(node) = request.object::<Node>()? else {
+    let Some(node) = request.object::<ClusterNode>()? else {
         return Ok(patch);
     };
     if !reachability.is_presumed_reachable(&node) {

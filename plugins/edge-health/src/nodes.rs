@@ -3,23 +3,23 @@ use std::collections::BTreeMap;
 use admittance_sdk::prelude::*;
 use admittance_sdk::{Text, cluster};
 
-use crate::node::{Node, Reachability};
+use crate::node::{ClusterNode, Reachability};
 
 /// A function that returns the Node of this name, or `None` if it does not exist.
-type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
+type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<ClusterNode>, cluster::Error> + 'r>;
 
 /// The nodes that a request needs, each of which is looked up once.
-pub(crate) struct Nodes<'r> {
+pub(crate) struct LookedUpNodes<'r> {
     reachability: Reachability,
     look_up: NodeLookup<'r>,
     presumed_reachable: BTreeMap<Text<'r>, bool>,
 }
 
-impl<'r> Nodes<'r> {
+impl<'r> LookedUpNodes<'r> {
     /// Returns an empty cache. `look_up` is called once for each node that is needed.
     pub(crate) fn new(
         reachability: Reachability,
-        look_up: impl FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r,
+        look_up: impl FnMut(&str) -> Result<Option<ClusterNode>, cluster::Error> + 'r,
     ) -> Self {
         Self {
             reachability,

@@ -3,18 +3,18 @@
 use admittance_sdk::Text;
 use admittance_sdk::prelude::*;
 
-use crate::List;
-use crate::nodes::Nodes;
+use crate::NullableList;
+use crate::nodes::LookedUpNodes;
 
 #[view]
-struct Slice<'a> {
+struct EndpointSlice<'a> {
     #[serde(borrow)]
-    endpoints: List<Endpoint<'a>>,
+    endpoints: NullableList<SliceEndpoint<'a>>,
 }
 
 #[view]
-struct Endpoint<'a> {
-    conditions: Option<Conditions>,
+struct SliceEndpoint<'a> {
+    conditions: Option<EndpointConditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
     /// Contains the name of the endpoint's node in `v1beta1` if `nodeName` is absent. `v1` does not have this field.
@@ -25,7 +25,7 @@ struct Endpoint<'a> {
 /// The conditions of an endpoint in a slice. Consumers treat an endpoint without the condition `ready` as ready.
 #[view]
 #[derive(Clone, Copy)]
-struct Conditions {
+struct EndpointConditions {
     ready: Option<bool>,
     serving: Option<bool>,
     terminating: Option<bool>,
@@ -39,13 +39,15 @@ struct Topology<'a> {
 }
 
 /// Marks endpoints as ready if their nodes are presumed reachable.
-pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
+pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let has_topology = request.kind().version == "v1beta1";
-    let endpoints = request.object::<Slice<'r>>()?.and_then(|slice| slice.endpoints);
+    let endpoints = request
+        .object::<EndpointSlice<'r>>()?
+        .and_then(|slice| slice.endpoints);
     for (index, endpoint) in endpoints.iter().flatten().enumerate() {
         let Some(endpoint) = endpoint else { continue };
-        let Some(conditions) = endpoint.conditions.filter(Conditions::can_become_ready) else {
+        let Some(conditions) = endpoint.conditions.filter(EndpointConditions::can_become_ready) else {
             continue;
         };
         let node = endpoint
@@ -69,7 +71,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
     Ok(patch)
 }
 
-impl Conditions {
+impl EndpointConditions {
     /// Returns whether the endpoint is not ready, but may get new connections because it is not terminating.
     fn can_become_ready(&self) -> bool {
         self.ready == Some(false) && self.terminating != Some(true)

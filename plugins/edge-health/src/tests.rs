@@ -191,7 +191,7 @@ fn each_node_is_looked_up_once() {
     let reachability = Reachability {
         always_reachable: false,
     };
-    let mut nodes = Nodes::new(reachability, |name: &str| {
+    let mut nodes = LookedUpNodes::new(reachability, |name: &str| {
         asked.borrow_mut().push(name.to_owned());
         let object = nodes().into_iter().find(|node| node["metadata"]["name"] == name);
         object

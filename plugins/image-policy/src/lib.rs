@@ -26,16 +26,16 @@ use admittance_sdk::serde::de::IgnoredAny;
 use admittance_sdk::workload::{PodTemplate, Workload};
 use admittance_sdk::{Pointer, PointerBuf};
 
-use reference::{Prefix, Reference};
+use reference::{Reference, ReferencePrefix};
 pub use settings::Settings;
-use settings::{Rewrite, registries, rewrites};
+use settings::{RegistryRewrite, registries, rewrites};
 
 /// The plugin `image-policy`, configured with its settings.
 #[derive(Debug)]
 pub struct ImagePolicy {
-    rewrites: Vec<Rewrite>,
-    allowed: Option<Vec<Prefix>>,
-    refused: Vec<Prefix>,
+    rewrites: Vec<RegistryRewrite>,
+    allowed: Option<Vec<ReferencePrefix>>,
+    refused: Vec<ReferencePrefix>,
     refuse_latest: bool,
     require_digest: bool,
 }
@@ -141,7 +141,7 @@ impl ImagePolicy {
     /// Checks an image. Adds a violation to the list, or else the rewritten image to the patch if it differs.
     fn judge(
         &self,
-        image: &Image<'_>,
+        image: &PodImage<'_>,
         spec: &Pointer,
         patch: &mut Patch,
         violations: &mut Vec<String>,
@@ -225,8 +225,8 @@ impl ImagePolicy {
 
 /// An image in a pod spec, and its path there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Image<'a> {
-    place: Place,
+struct PodImage<'a> {
+    place: ImageList,
     index: usize,
     /// The name of the container or volume that has the image.
     name: Option<&'a str>,
@@ -234,22 +234,22 @@ struct Image<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ImageList {
     /// The name of a list of containers in the pod spec.
     Containers(&'static str),
     Volumes,
 }
 
-impl Image<'_> {
+impl PodImage<'_> {
     fn path(&self, spec: &Pointer) -> PointerBuf {
         let mut path = spec.to_buf();
         match self.place {
-            Place::Containers(list) => {
+            ImageList::Containers(list) => {
                 path.push_back(list);
                 path.push_back(self.index);
                 path.push_back("image");
             }
-            Place::Volumes => {
+            ImageList::Volumes => {
                 path.push_back("volumes");
                 path.push_back(self.index);
                 path.push_back("image");
@@ -260,7 +260,7 @@ impl Image<'_> {
     }
 }
 
-fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> {
+fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t>> {
     let containers = template
         .container_lists()
         .into_iter()
@@ -270,8 +270,8 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> 
                 .enumerate()
                 .filter_map(move |(index, container)| {
                     let (name, reference) = (container.name.as_deref(), container.image.as_deref()?);
-                    Some(Image {
-                        place: Place::Containers(list),
+                    Some(PodImage {
+                        place: ImageList::Containers(list),
                         index,
                         name,
                         reference,
@@ -285,8 +285,8 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> 
         .enumerate()
         .filter_map(|(index, volume)| {
             let (name, reference) = (volume.name.as_deref(), volume.image_reference()?);
-            Some(Image {
-                place: Place::Volumes,
+            Some(PodImage {
+                place: ImageList::Volumes,
                 index,
                 name,
                 reference,
@@ -296,9 +296,9 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> 
 }
 
 /// Returns whether the object before the update has this image in a container of the same name, in the same list.
-fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
+fn has(old: &Workload<'_>, image: &PodImage<'_>) -> bool {
     old.templates().iter().flat_map(images).any(|other| {
-        Image {
+        PodImage {
             index: image.index,
             ..other
         } == *image
@@ -309,16 +309,16 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]
-    struct Object {
-        metadata: Option<Metadata>,
+    struct PolicedObject {
+        metadata: Option<WorkloadMetadata>,
     }
 
     #[view]
-    struct Metadata {
+    struct WorkloadMetadata {
         deletion_timestamp: Option<IgnoredAny>,
     }
 
-    let old = request.old_object::<Object>()?;
+    let old = request.old_object::<PolicedObject>()?;
     Ok(old
         .and_then(|object| object.metadata)
         .is_some_and(|metadata| metadata.deletion_timestamp.is_some()))

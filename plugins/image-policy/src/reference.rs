@@ -106,12 +106,12 @@ impl<'a> Reference<'a> {
     }
 
     /// Returns whether the reference is under a prefix. The case of registries does not matter, as in host names.
-    pub(crate) fn has_prefix(&self, prefix: &Prefix) -> bool {
+    pub(crate) fn has_prefix(&self, prefix: &ReferencePrefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
     /// Returns whether the reference is under a prefix, where a prefix without a port matches every port of its host.
-    pub(crate) fn is_under_any_port(&self, prefix: &Prefix) -> bool {
+    pub(crate) fn is_under_any_port(&self, prefix: &ReferencePrefix) -> bool {
         let host = if prefix.has_port() {
             self.registry
         } else {
@@ -121,7 +121,7 @@ impl<'a> Reference<'a> {
     }
 
     /// If the reference is under `from`, returns it with `to` in place of `from`.
-    pub(crate) fn rewritten(&self, from: &Prefix, to: &Prefix) -> Option<String> {
+    pub(crate) fn rewritten(&self, from: &ReferencePrefix, to: &ReferencePrefix) -> Option<String> {
         if !self.has_prefix(from) {
             return None;
         }
@@ -151,7 +151,7 @@ impl<'a> Reference<'a> {
     }
 
     /// Returns the part of the path after the prefix; `None` unless the prefix ends where a component of the path ends.
-    fn below(&self, prefix: &Prefix) -> Option<&str> {
+    fn below(&self, prefix: &ReferencePrefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
         }
@@ -175,12 +175,12 @@ impl fmt::Display for Reference<'_> {
 /// A registry, or a registry and the beginning of a path, such as `docker.io` or `registry.example.com:5000/team`. It
 /// matches only whole components of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Prefix {
+pub(crate) struct ReferencePrefix {
     registry: String,
     path: String,
 }
 
-impl Prefix {
+impl ReferencePrefix {
     /// Parses a prefix, which must have a registry. Ignores a trailing slash.
     ///
     /// # Errors Returns the reason why the text is invalid, as the rest of a sentence whose subject is the text.
@@ -227,7 +227,7 @@ impl Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for ReferencePrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.registry)?;
         if self.path.is_empty() {
@@ -457,7 +457,7 @@ mod tests {
         ];
         for (image, prefix, expected) in table {
             let reference = Reference::parse(image).expect(image);
-            let prefix = Prefix::parse(prefix).expect(prefix);
+            let prefix = ReferencePrefix::parse(prefix).expect(prefix);
             assert_eq!(reference.has_prefix(&prefix), expected, "{image} under {prefix}");
         }
     }
@@ -471,7 +471,7 @@ mod tests {
             ("[::1]:443/b", "[::1]", true),
         ] {
             let reference = Reference::parse(image).expect(image);
-            let prefix = Prefix::parse(prefix).expect(prefix);
+            let prefix = ReferencePrefix::parse(prefix).expect(prefix);
             assert_eq!(
                 reference.is_under_any_port(&prefix),
                 expected,
@@ -498,7 +498,10 @@ mod tests {
         ];
         for (image, from, to, expected) in table {
             let reference = Reference::parse(image).expect(image);
-            let (from, to) = (Prefix::parse(from).expect(from), Prefix::parse(to).expect(to));
+            let (from, to) = (
+                ReferencePrefix::parse(from).expect(from),
+                ReferencePrefix::parse(to).expect(to),
+            );
             assert_eq!(reference.rewritten(&from, &to).as_deref(), expected, "{image}");
         }
     }
@@ -515,7 +518,7 @@ mod tests {
             "a.io//",
             "a.io/B",
         ] {
-            assert!(Prefix::parse(text).is_err(), "{text}");
+            assert!(ReferencePrefix::parse(text).is_err(), "{text}");
         }
     }
 }

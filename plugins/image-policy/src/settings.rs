@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use admittance_sdk::prelude::*;
 
-use crate::reference::Prefix;
+use crate::reference::ReferencePrefix;
 
 /// Rewrites of images, and rules for them. Every rule is optional.
 #[settings]
@@ -29,24 +29,27 @@ pub struct Settings {
 }
 
 #[derive(Debug)]
-pub(crate) struct Rewrite {
-    pub(crate) from: Prefix,
-    pub(crate) to: Prefix,
+pub(crate) struct RegistryRewrite {
+    pub(crate) from: ReferencePrefix,
+    pub(crate) to: ReferencePrefix,
 }
 
 /// Parses the rewrites, and sorts them so that the longest prefixes come first.
-pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<Rewrite> {
+pub(crate) fn rewrites(
+    rewrites: &BTreeMap<String, String>,
+    errors: &mut SettingsErrors,
+) -> Vec<RegistryRewrite> {
     let mut read = Vec::new();
     for (from, to) in rewrites {
         let mut prefix = |text: &str| {
-            Prefix::parse(text)
+            ReferencePrefix::parse(text)
                 .map_err(|why| errors.push(pointer!["rewrites", from], format!("\"{text}\" {why}")))
                 .ok()
         };
         if let (Some(from_prefix), Some(to)) = (prefix(from), prefix(to)) {
             read.push((
                 from,
-                Rewrite {
+                RegistryRewrite {
                     from: from_prefix,
                     to,
                 },
@@ -74,15 +77,15 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
             );
         }
     }
-    let mut rewrites: Vec<Rewrite> = read.into_iter().map(|(_, rewrite)| rewrite).collect();
+    let mut rewrites: Vec<RegistryRewrite> = read.into_iter().map(|(_, rewrite)| rewrite).collect();
     rewrites.sort_by_key(|rewrite| std::cmp::Reverse(rewrite.from.specificity()));
     rewrites
 }
 
-pub(crate) fn registries(field: &str, texts: &[String], errors: &mut SettingsErrors) -> Vec<Prefix> {
+pub(crate) fn registries(field: &str, texts: &[String], errors: &mut SettingsErrors) -> Vec<ReferencePrefix> {
     let mut prefixes = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
-        match Prefix::parse(text) {
+        match ReferencePrefix::parse(text) {
             Ok(prefix) => prefixes.push(prefix),
             Err(why) => errors.push(pointer![field, index], format!("\"{text}\" {why}")),
         }

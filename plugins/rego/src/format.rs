@@ -14,7 +14,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     while let Some(at) = rest.find('%') {
         let (before, directive) = rest.split_at(at);
         text.push_str(before);
-        let (spec, verb, after) = Spec::read(directive.get(1..).unwrap_or_default());
+        let (spec, verb, after) = VerbFormat::read(directive.get(1..).unwrap_or_default());
         rest = after;
         match verb {
             None => text.push_str("%!(NOVERB)"),
@@ -24,7 +24,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
                     let _ = write!(text, "%!{verb}(MISSING)");
                 }
                 Some(argument) => {
-                    let printed = spec.print(verb, &Argument::from_value(argument));
+                    let printed = spec.print(verb, &SprintfArgument::from_value(argument));
                     text.push_str(&printed);
                 }
             },
@@ -32,7 +32,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     }
     text.push_str(rest);
     let extra: Vec<String> = arguments
-        .map(|argument| Argument::from_value(argument).described())
+        .map(|argument| SprintfArgument::from_value(argument).described())
         .collect();
     if !extra.is_empty() {
         let _ = write!(text, "%!(EXTRA {})", extra.join(", "));
@@ -106,14 +106,14 @@ fn quoted(string: &str) -> String {
 }
 
 /// An argument of `sprintf`, by the type with which OPA passes it to Go.
-enum Argument {
+enum SprintfArgument {
     /// An integer in decimal digits with an optional sign. It may be too large for an `i64`.
     Int(String),
     Float(f64),
     Text(String),
 }
 
-impl Argument {
+impl SprintfArgument {
     fn from_value(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text.to_string()),
@@ -150,7 +150,7 @@ impl Argument {
 
 /// The flags, the width and the precision of a verb in a format string.
 #[derive(Default)]
-struct Spec {
+struct VerbFormat {
     left: bool,
     plus: bool,
     space: bool,
@@ -160,7 +160,7 @@ struct Spec {
     precision: Option<usize>,
 }
 
-impl Spec {
+impl VerbFormat {
     /// Splits the text after a `%` into flags with width and precision, the verb, and the text after the verb.
     fn read(text: &str) -> (Self, Option<char>, &str) {
         let mut spec = Self::default();
@@ -187,14 +187,14 @@ impl Spec {
         (spec, verb, characters.as_str())
     }
 
-    fn print(&self, verb: char, argument: &Argument) -> String {
+    fn print(&self, verb: char, argument: &SprintfArgument) -> String {
         let printed = match argument {
-            Argument::Text(text) => self.text(verb, text),
-            Argument::Int(digits) => self.int(verb, digits),
-            Argument::Float(number) => self.float(verb, *number),
+            SprintfArgument::Text(text) => self.text(verb, text),
+            SprintfArgument::Int(digits) => self.int(verb, digits),
+            SprintfArgument::Float(number) => self.float(verb, *number),
         };
         match printed {
-            Some(printed) => self.padded(printed, !matches!(argument, Argument::Text(_))),
+            Some(printed) => self.padded(printed, !matches!(argument, SprintfArgument::Text(_))),
             None => format!("%!{verb}({})", argument.described()),
         }
     }

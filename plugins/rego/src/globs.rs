@@ -10,12 +10,12 @@ use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 const MOST_PAIRS: usize = 1 << 20;
 
 /// A part of a glob, which matches one character or, if it is repeated, any number of characters.
-struct Part {
+struct GlobPart {
     ranges: Vec<(char, char)>,
     is_repeated: bool,
 }
 
-impl Part {
+impl GlobPart {
     fn overlaps(&self, other: &Self) -> bool {
         self.ranges.iter().any(|(from, to)| {
             let mut others = other.ranges.iter();
@@ -35,7 +35,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
         let (part, other_part) = (one.get(at), other.get(other_at));
-        let next = |part: &Part, at: usize| if part.is_repeated { at } else { at + 1 };
+        let next = |part: &GlobPart, at: usize| if part.is_repeated { at } else { at + 1 };
         let taken = match (part, other_part) {
             (Some(part), Some(other)) if part.overlaps(other) => {
                 Some((next(part, at), next(other, other_at), true))
@@ -58,7 +58,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
 }
 
 /// Returns the parts of a glob. For a `+`, there are two parts: one that matches once, and one that is repeated.
-fn parts(glob: &str) -> Option<Vec<Part>> {
+fn parts(glob: &str) -> Option<Vec<GlobPart>> {
     let mut parts = Vec::new();
     let mut rest = glob.chars().peekable();
     while let Some(character) = rest.next() {
@@ -74,12 +74,12 @@ fn parts(glob: &str) -> Option<Vec<Part>> {
         };
         let repetition = rest.next_if(|next| matches!(next, '*' | '+'));
         if repetition == Some('+') {
-            parts.push(Part {
+            parts.push(GlobPart {
                 ranges: ranges.clone(),
                 is_repeated: false,
             });
         }
-        parts.push(Part {
+        parts.push(GlobPart {
             ranges,
             is_repeated: repetition.is_some(),
         });

@@ -37,8 +37,8 @@ use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{Map, Value as Json};
 use regorus::Value;
 
-use policy::Compiled;
-pub use settings::{Action, Constraint, Settings, Version};
+use policy::CompiledModules;
+pub use settings::{Constraint, EnforcementAction, LanguageVersion, Settings};
 use verdict::PreparedConstraint;
 
 /// The name of the environment variable with which a stage selects its constraint.
@@ -48,7 +48,7 @@ const CONSTRAINT: &str = "CONSTRAINT";
 #[derive(Debug)]
 pub struct Rego {
     /// The compiled policy. It is locked because an evaluation changes it; each call has its own copy.
-    policy: Mutex<Compiled>,
+    policy: Mutex<CompiledModules>,
     /// The path of the rule whose value is the verdict.
     rule: String,
     parameters: Value,
@@ -131,13 +131,13 @@ impl Plugin for Rego {
         let constraint = self.constraints.values().next();
         let parameters = constraint.map_or(&self.parameters, |constraint| &constraint.parameters);
         // The cluster cannot be read during the warm-up, so the policy gets no objects.
-        let _ = self.evaluate(sample, parameters, Objects::default());
+        let _ = self.evaluate(sample, parameters, PolicyObjects::default());
     }
 }
 
 /// The objects of the cluster that are passed to a policy.
 #[derive(Default)]
-struct Objects {
+struct PolicyObjects {
     namespace: Option<Value>,
     inventory: Option<Value>,
 }
@@ -158,7 +158,12 @@ impl Rego {
     }
 
     /// Evaluates the rule whose value is the verdict.
-    fn evaluate(&self, request: &Request, parameters: &Value, objects: Objects) -> Result<Value, Error> {
+    fn evaluate(
+        &self,
+        request: &Request,
+        parameters: &Value,
+        objects: PolicyObjects,
+    ) -> Result<Value, Error> {
         let mut review = review::from_request(request)?;
         if let Some(namespace) = objects.namespace {
             let unstable = object([("namespace", namespace.clone())]);
@@ -180,7 +185,7 @@ impl Rego {
     }
 
     /// Reads those objects of the cluster that the policy uses.
-    fn objects(&self, request: &Request) -> Result<Objects, Error> {
+    fn objects(&self, request: &Request) -> Result<PolicyObjects, Error> {
         let namespace = match request.namespace().filter(|_| self.reads_namespace) {
             Some(namespace) => {
                 let found: Option<Value> =
@@ -194,7 +199,7 @@ impl Rego {
         } else {
             Some(self.inventory()?)
         };
-        Ok(Objects { namespace, inventory })
+        Ok(PolicyObjects { namespace, inventory })
     }
 
     /// Returns `data.inventory`: all objects of the kinds in the settings. It is passed as a part of the input.

@@ -6,19 +6,19 @@ use regorus::{Engine, Value};
 
 use crate::{
     functions,
-    remember::{self, Remembered},
-    settings::{Settings, Version},
+    remember::{self, RememberedFunctions},
+    settings::{LanguageVersion, Settings},
     source, walk,
 };
 
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledModules {
     engine: Engine,
-    remembered: Option<Remembered>,
+    remembered: Option<RememberedFunctions>,
     rule: String,
 }
 
-impl Compiled {
+impl CompiledModules {
     pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
         if let Some(remembered) = &self.remembered {
             remembered.begin(&input);
@@ -39,9 +39,9 @@ fn engine(is_v0: bool) -> Result<Engine, String> {
 }
 
 /// Compiles the modules of the settings. Returns the policy, and the path of the rule whose value is the verdict.
-pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), SettingsErrors> {
+pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), SettingsErrors> {
     let mut errors = SettingsErrors::new();
-    let is_v0 = settings.version == Version::V0;
+    let is_v0 = settings.version == LanguageVersion::V0;
     let mut engine = match engine(is_v0) {
         Ok(engine) => engine,
         Err(error) => {
@@ -103,7 +103,7 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
         Some((engine, remembered)) => (engine, Some(remembered)),
         None => (engine, None),
     };
-    let compiled = Compiled {
+    let compiled = CompiledModules {
         engine,
         remembered,
         rule: rule.clone(),
@@ -112,12 +112,12 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
 }
 
 /// The package of a module, and its imports, each with its name and the path that it stands for.
-pub(crate) struct Scope {
+pub(crate) struct ModuleScope {
     pub(crate) package: String,
     imports: Vec<(String, String)>,
 }
 
-impl Scope {
+impl ModuleScope {
     pub(crate) fn from_module(module: &Module) -> Self {
         let import = |import: &Import| {
             let path = import.refr.span().text().to_owned();
@@ -192,7 +192,7 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
 /// Returns a mistake for each call of a missing function. They are reported here because the engine would report one
 /// only when the call is evaluated.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
-    let scope = Scope::from_module(module);
+    let scope = ModuleScope::from_module(module);
     let mut unknown = Vec::new();
     walk::expressions(module, &mut |expression| {
         let Expr::Call { fcn, .. } = expression else {

@@ -14,8 +14,8 @@ use std::{
 use regorus::unstable::{Expr, Module, Ref};
 use regorus::{Engine, Value};
 
-use self::definitions::{Definition, Definitions};
-use crate::{policy::Scope, walk};
+use self::definitions::{PureFunction, PureFunctions};
+use crate::{policy::ModuleScope, walk};
 
 /// The maximum number of cached results of functions.
 const MOST_RESULTS: usize = 1000;
@@ -24,36 +24,36 @@ const MOST_RESULTS: usize = 1000;
 const ARGUMENT: &str = "__argument";
 
 /// The path of a module, and its text.
-pub(crate) type Text = (String, String);
+pub(crate) type ModuleText = (String, String);
 
 /// The functions whose results are cached, and the results.
 #[derive(Clone, Debug)]
-pub(crate) struct Remembered {
-    state: Arc<Mutex<State>>,
+pub(crate) struct RememberedFunctions {
+    state: Arc<Mutex<RememberState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RememberState {
     /// The second engine. In its modules, no calls are replaced, and each function has a rule that evaluates it.
     engine: Engine,
-    functions: Vec<Function>,
+    functions: Vec<RememberedFunction>,
     arguments: Arc<Mutex<Vec<Value>>>,
     /// The cached results. A key consists of the index of the function and the arguments.
     results: BTreeMap<(usize, Vec<Value>), Value>,
 }
 
 #[derive(Debug)]
-struct Function {
+struct RememberedFunction {
     /// The path of the second engine's rule that evaluates the function.
     rule: String,
     reads_input: bool,
 }
 
-impl Remembered {
+impl RememberedFunctions {
     /// Prepares for a new input: deletes all cached results that depend on the previous input.
     pub(crate) fn begin(&self, input: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State {
+        let RememberState {
             engine,
             functions,
             results,
@@ -71,7 +71,7 @@ impl Remembered {
     }
 
     /// Adds an extension for each of these functions. It returns the cached result, or else evaluates the function.
-    fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
+    fn add_to(&self, engine: &mut Engine, found: &[&PureFunction]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);
             let call = move |arguments: Vec<Value>| {
@@ -106,11 +106,11 @@ fn name(index: usize) -> String {
 /// faster. `texts` are the texts of the modules. `new` creates an engine without modules.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
-    texts: &[Text],
+    texts: &[ModuleText],
     rule: &str,
     new: impl Fn() -> Result<Engine, String>,
-) -> Option<(Engine, Remembered)> {
-    let definitions = Definitions::find(modules)?;
+) -> Option<(Engine, RememberedFunctions)> {
+    let definitions = PureFunctions::find(modules)?;
     let found = definitions.worthwhile(modules);
     if found.is_empty() {
         return None;
@@ -124,11 +124,14 @@ pub(crate) fn remembering(
         let call = format!("{}({})", definition.name, arguments.join(", "));
         text.push_str(&format!("\n{} := {call}\n", name(index)));
     }
-    let described = found.iter().enumerate().map(|(index, definition)| Function {
-        rule: format!("{}.{}", definition.package, name(index)),
-        reads_input: definition.reads_input,
-    });
-    let functions: Vec<Function> = described.collect();
+    let described = found
+        .iter()
+        .enumerate()
+        .map(|(index, definition)| RememberedFunction {
+            rule: format!("{}.{}", definition.package, name(index)),
+            reads_input: definition.reads_input,
+        });
+    let functions: Vec<RememberedFunction> = described.collect();
     let arguments: Arc<Mutex<Vec<Value>>> = Arc::default();
     let mut engine = with_modules(second, &new)?;
     let shared = Arc::clone(&arguments);
@@ -146,8 +149,8 @@ pub(crate) fn remembering(
             .compile_with_entrypoint(&function.rule.as_str().into())
             .ok()?;
     }
-    let remembered = Remembered {
-        state: Arc::new(Mutex::new(State {
+    let remembered = RememberedFunctions {
+        state: Arc::new(Mutex::new(RememberState {
             engine,
             functions,
             arguments,
@@ -160,7 +163,7 @@ pub(crate) fn remembering(
     Some((engine, remembered))
 }
 
-fn with_modules(texts: Vec<Text>, new: impl Fn() -> Result<Engine, String>) -> Option<Engine> {
+fn with_modules(texts: Vec<ModuleText>, new: impl Fn() -> Result<Engine, String>) -> Option<Engine> {
     let mut engine = new().ok()?;
     for (path, text) in texts {
         engine.add_policy(path, text).ok()?;
@@ -171,13 +174,13 @@ fn with_modules(texts: Vec<Text>, new: impl Fn() -> Result<Engine, String>) -> O
 /// Returns the texts of modules in which calls of these functions are replaced with calls of their extensions.
 fn replaced(
     modules: &[Ref<Module>],
-    texts: &[Text],
-    definitions: &Definitions,
-    found: &[&Definition],
-) -> Vec<Text> {
+    texts: &[ModuleText],
+    definitions: &PureFunctions,
+    found: &[&PureFunction],
+) -> Vec<ModuleText> {
     let mut result = texts.to_vec();
     for (module, (_, text)) in modules.iter().zip(&mut result) {
-        let scope = Scope::from_module(module);
+        let scope = ModuleScope::from_module(module);
         let mut calls: Vec<(usize, usize, String)> = Vec::new();
         walk::expressions(module, &mut |expression| {
             let Expr::Call { fcn, params, .. } = expression else {

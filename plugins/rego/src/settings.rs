@@ -16,7 +16,7 @@ pub struct Settings {
     pub libs: Vec<String>,
     /// The version of the language.
     #[serde(default)]
-    pub version: Version,
+    pub version: LanguageVersion,
     /// The rule that decides: `data.jobs.deny`. It is a set or list of messages, or of objects with a `msg`, each of
     /// which denies the request; or an object like the response of an AdmissionReview; or, if it is called `allow`, a
     /// boolean.
@@ -42,7 +42,7 @@ pub struct Constraint {
     pub parameters: Map<String, Json>,
     /// The effects of a violation.
     #[serde(default)]
-    pub actions: Vec<Action>,
+    pub actions: Vec<EnforcementAction>,
     /// The beginning of the constraint's messages; by default, the constraint's name in brackets.
     pub prefix: Option<String>,
 }
@@ -51,7 +51,7 @@ pub struct Constraint {
 #[settings]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum EnforcementAction {
     /// Denies the request.
     Deny,
     /// Warns the client.
@@ -62,7 +62,7 @@ pub enum Action {
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum Version {
+pub enum LanguageVersion {
     /// The syntax before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they
     /// set another version.
     V0,

@@ -63,7 +63,7 @@ fn inserted(text: &str, mut insertions: Vec<Insertion>) -> String {
     result
 }
 
-struct Token {
+struct RegoToken {
     kind: TokenKind,
     line: u32,
     start: usize,
@@ -71,7 +71,7 @@ struct Token {
 }
 
 /// Splits a text into tokens; returns `None` if a part of the text is not a token.
-fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
+fn tokens(path: &str, text: &str) -> Option<Vec<RegoToken>> {
     let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
     let mut lexer = Lexer::new(&source);
     lexer.set_max_col(LONGEST_LINE);
@@ -81,7 +81,7 @@ fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
         if token.0 == TokenKind::Eof {
             return Some(tokens);
         }
-        tokens.push(Token {
+        tokens.push(RegoToken {
             kind: token.0,
             line: token.1.line,
             start: usize::try_from(token.1.start).ok()?,
@@ -119,7 +119,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
 
 fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     let tokens = tokens(path, text)?;
-    let written = |token: &Token| match token.kind {
+    let written = |token: &RegoToken| match token.kind {
         TokenKind::Symbol | TokenKind::Ident => text.get(token.start..token.end).unwrap_or_default(),
         _ => "",
     };
@@ -129,7 +129,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     let mut head: Option<(usize, usize)> = None;
     let mut start = None;
     let mut has_else = false;
-    let mut previous: Option<&Token> = None;
+    let mut previous: Option<&RegoToken> = None;
     for token in &tokens {
         let symbol = written(token);
         let before = previous.map(written).unwrap_or_default();
@@ -177,7 +177,7 @@ fn continues(before: &str, symbol: &str) -> bool {
 }
 
 /// Returns whether this token can be the last one of an expression.
-fn ends(token: &Token, written: &str) -> bool {
+fn ends(token: &RegoToken, written: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(written, ")" | "]" | "}"),
         TokenKind::Ident => !matches!(
@@ -189,7 +189,7 @@ fn ends(token: &Token, written: &str) -> bool {
 }
 
 fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
-    let mut bindings = Bindings {
+    let mut bindings = VariableBindings {
         text,
         own: policy::defined(std::slice::from_ref(module)),
         insertions: Vec::new(),
@@ -197,7 +197,7 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
         count: 0,
     };
     walk::queries(module, &mut |query| bindings.query(query));
-    let Bindings {
+    let VariableBindings {
         insertions, replaced, ..
     } = bindings;
     let mut changes: Vec<(usize, usize, String)> = replaced;
@@ -210,7 +210,7 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
     result
 }
 
-struct Bindings<'a> {
+struct VariableBindings<'a> {
     text: &'a str,
     /// The paths of all rules that the module defines.
     own: BTreeSet<String>,
@@ -219,7 +219,7 @@ struct Bindings<'a> {
     count: usize,
 }
 
-impl Bindings<'_> {
+impl VariableBindings<'_> {
     fn query(&mut self, query: &Query) {
         for statement in &query.stmts {
             let (span, expr) = match &statement.literal {

@@ -3,13 +3,13 @@
 use admittance_sdk::prelude::*;
 use regorus::Value;
 
-use crate::{format, settings::Action};
+use crate::{format, settings::EnforcementAction};
 
 #[derive(Debug)]
 pub(crate) struct PreparedConstraint {
     pub(crate) prefix: String,
     pub(crate) parameters: Value,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<EnforcementAction>,
 }
 
 /// Returns the response to a request with these violations of a constraint, with the messages of Gatekeeper.
@@ -26,12 +26,12 @@ pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value)
             }
         }
     }
-    let mut response = if messages.is_empty() || !constraint.actions.contains(&Action::Deny) {
+    let mut response = if messages.is_empty() || !constraint.actions.contains(&EnforcementAction::Deny) {
         Response::allow()
     } else {
         Response::deny(messages.join("\n"))
     };
-    if constraint.actions.contains(&Action::Warn) {
+    if constraint.actions.contains(&EnforcementAction::Warn) {
         for message in messages {
             response = response.warn(message);
         }

@@ -3,7 +3,7 @@ use regorus::unstable::{Expr, Literal, Module, Query, Ref, Rule, RuleAssign, Rul
 /// Calls `visit` for every query of the module: the bodies of its rules and of its comprehensions.
 pub(crate) fn queries(module: &Module, visit: &mut dyn FnMut(&Query)) {
     each(module, &mut |part| {
-        if let Part::Query(query) = part {
+        if let WalkPart::Query(query) = part {
             visit(query);
         }
     });
@@ -11,7 +11,7 @@ pub(crate) fn queries(module: &Module, visit: &mut dyn FnMut(&Query)) {
 
 pub(crate) fn expressions(module: &Module, visit: &mut dyn FnMut(&Expr)) {
     each(module, &mut |part| {
-        if let Part::Expression(expression) = part {
+        if let WalkPart::Expression(expression) = part {
             visit(expression);
         }
     });
@@ -19,18 +19,18 @@ pub(crate) fn expressions(module: &Module, visit: &mut dyn FnMut(&Expr)) {
 
 pub(crate) fn of_rule(rule: &Rule, visit: &mut dyn FnMut(&Expr)) {
     each_of_rule(rule, &mut |part| {
-        if let Part::Expression(expression) = part {
+        if let WalkPart::Expression(expression) = part {
             visit(expression);
         }
     });
 }
 
-enum Part<'a> {
+enum WalkPart<'a> {
     Query(&'a Query),
     Expression(&'a Expr),
 }
 
-type Visit<'v> = dyn FnMut(Part<'_>) + 'v;
+type Visit<'v> = dyn FnMut(WalkPart<'_>) + 'v;
 
 fn each(module: &Module, visit: &mut Visit<'_>) {
     for rule in &module.policy {
@@ -71,7 +71,7 @@ fn of_assignment(assignment: Option<&RuleAssign>, visit: &mut Visit<'_>) {
 }
 
 fn of_query(query: &Ref<Query>, visit: &mut Visit<'_>) {
-    visit(Part::Query(query));
+    visit(WalkPart::Query(query));
     for statement in &query.stmts {
         for modifier in &statement.with_mods {
             of_expression(&modifier.r#as, visit);
@@ -98,7 +98,7 @@ fn of_query(query: &Ref<Query>, visit: &mut Visit<'_>) {
 }
 
 fn of_expression(expression: &Ref<Expr>, visit: &mut Visit<'_>) {
-    visit(Part::Expression(expression));
+    visit(WalkPart::Expression(expression));
     match &**expression {
         Expr::Array { items, .. } | Expr::Set { items, .. } => {
             items.iter().for_each(|item| of_expression(item, visit));

@@ -24,12 +24,12 @@ pub(crate) struct AnnotationPair {
     pub(crate) answer: String,
     /// The annotation that records that a workload was injected.
     pub(crate) status: String,
-    pub(crate) style: Style,
+    pub(crate) style: AnnotationStyle,
 }
 
 /// The syntax of the values of a convention's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum AnnotationStyle {
     /// The syntax of this plugin: the status annotation lists the injected containers.
     Admittance,
     /// The syntax of kube-sidecar-injector: the value `injected` of the status annotation prevents another injection.
@@ -46,7 +46,7 @@ pub(crate) enum InjectionChoice {
 
 /// The choice that a workload makes, and the annotation in which it makes it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct AnnotatedChoice<'a> {
     pub(crate) wish: InjectionChoice,
     pub(crate) value: &'a str,
     pub(crate) marks: &'a AnnotationPair,
@@ -71,13 +71,13 @@ impl Conventions {
     ) -> Self {
         let (style, names) = match convention {
             Convention::Both | Convention::Admittance => (
-                Style::Admittance,
+                AnnotationStyle::Admittance,
                 (
                     "sidecar-injector.admittance.dev/inject",
                     "sidecar-injector.admittance.dev/status",
                 ),
             ),
-            Convention::KubeSidecarInjector => (Style::KubeSidecarInjector, KUBE_SIDECAR_INJECTOR),
+            Convention::KubeSidecarInjector => (AnnotationStyle::KubeSidecarInjector, KUBE_SIDECAR_INJECTOR),
         };
         let main = AnnotationPair {
             answer: answer.unwrap_or_else(|| names.0.to_owned()),
@@ -92,7 +92,7 @@ impl Conventions {
                 AnnotationPair {
                     answer: answer.to_owned(),
                     status: status.to_owned(),
-                    style: Style::KubeSidecarInjector,
+                    style: AnnotationStyle::KubeSidecarInjector,
                 }
             });
         Self { main, understood }
@@ -100,7 +100,7 @@ impl Conventions {
 
     /// Returns whether nothing is injected in a namespace, even if annotations ask for the injection.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
-        self.main.style == Style::KubeSidecarInjector && is_system(namespace)
+        self.main.style == AnnotationStyle::KubeSidecarInjector && is_system(namespace)
     }
 
     /// Returns the choice that the annotations of a template or of its workload make. The configured convention takes
@@ -110,18 +110,18 @@ impl Conventions {
         template: &'a PodTemplate<'_>,
         workload: &'a Workload<'_>,
         namespace: Option<&str>,
-    ) -> Option<Answer<'a>> {
+    ) -> Option<AnnotatedChoice<'a>> {
         self.all().find_map(|marks| {
             let value = template
                 .annotation(&marks.answer)
                 .or_else(|| workload.annotation(&marks.answer))?;
             let wish = match (marks.style.read(value), marks.style) {
-                (InjectionChoice::Ask, Style::KubeSidecarInjector) if is_system(namespace) => {
+                (InjectionChoice::Ask, AnnotationStyle::KubeSidecarInjector) if is_system(namespace) => {
                     InjectionChoice::Decline
                 }
                 (wish, _) => wish,
             };
-            Some(Answer { wish, value, marks })
+            Some(AnnotatedChoice { wish, value, marks })
         })
     }
 
@@ -133,7 +133,7 @@ impl Conventions {
     /// Returns the list of injected containers in a template's status annotation. It is needed to recognise these
     /// containers, because BCS drops the names of containers.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
-        let lists = self.main.style == Style::Admittance;
+        let lists = self.main.style == AnnotationStyle::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()
     }
 
@@ -142,16 +142,16 @@ impl Conventions {
     pub(crate) fn missing_status<'a>(
         &'a self,
         template: &PodTemplate<'_>,
-        answer: Option<Answer<'_>>,
+        answer: Option<AnnotatedChoice<'_>>,
         containers: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
         let by = answer.map(|answer| answer.marks.answer.as_str());
         self.all().filter_map(move |marks| match marks.style {
-            Style::Admittance => {
+            AnnotationStyle::Admittance => {
                 let missing = !containers.is_empty() && template.annotation(&marks.status).is_none();
                 missing.then_some((marks.status.as_str(), containers))
             }
-            Style::KubeSidecarInjector => {
+            AnnotationStyle::KubeSidecarInjector => {
                 let speaks = marks.answer == self.main.answer || by == Some(&marks.answer);
                 (speaks && !marks.says_injected(template)).then_some((marks.status.as_str(), INJECTED))
             }
@@ -166,14 +166,14 @@ impl Conventions {
 
 impl AnnotationPair {
     fn says_injected(&self, template: &PodTemplate<'_>) -> bool {
-        self.style == Style::KubeSidecarInjector
+        self.style == AnnotationStyle::KubeSidecarInjector
             && template
                 .annotation(&self.status)
                 .is_some_and(|status| status.eq_ignore_ascii_case(INJECTED))
     }
 }
 
-impl Style {
+impl AnnotationStyle {
     fn read(self, value: &str) -> InjectionChoice {
         let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
         let (ask, decline): (&[&str], &[&str]) = match self {

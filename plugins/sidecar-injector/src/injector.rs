@@ -6,19 +6,19 @@ use admittance_sdk::Pointer;
 use admittance_sdk::prelude::*;
 use admittance_sdk::workload::{Container, PodTemplate, TextMap, Workload};
 
-use crate::convention::{Answer, Conventions, InjectionChoice};
-use crate::settings::{Element, Mode, Naming, Settings, elements};
+use crate::convention::{AnnotatedChoice, Conventions, InjectionChoice};
+use crate::settings::{AddedElement, InjectionMode, NameRule, Settings, elements};
 
 /// The parts that the plugin adds, and the workloads to which it adds them.
 #[derive(Debug)]
 pub struct Injector {
-    containers: Vec<Element>,
-    init_containers: Vec<Element>,
-    volumes: Vec<Element>,
-    image_pull_secrets: Vec<Element>,
+    containers: Vec<AddedElement>,
+    init_containers: Vec<AddedElement>,
+    volumes: Vec<AddedElement>,
+    image_pull_secrets: Vec<AddedElement>,
     annotations: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
-    mode: Mode,
+    mode: InjectionMode,
     conventions: Conventions,
     /// The value that the status annotation gets: the names of the added containers, separated by commas.
     status: String,
@@ -59,28 +59,28 @@ impl Injector {
         let containers = elements(
             "containers",
             containers,
-            Naming::NameOrImage,
+            NameRule::NameOrImage,
             &mut taken,
             &mut errors,
         );
         let init_containers = elements(
             "initContainers",
             init_containers,
-            Naming::NameOrImage,
+            NameRule::NameOrImage,
             &mut taken,
             &mut errors,
         );
         let volumes = elements(
             "volumes",
             volumes,
-            Naming::Name,
+            NameRule::Name,
             &mut BTreeSet::new(),
             &mut errors,
         );
         let image_pull_secrets = elements(
             "imagePullSecrets",
             image_pull_secrets,
-            Naming::Name,
+            NameRule::Name,
             &mut BTreeSet::new(),
             &mut errors,
         );
@@ -92,7 +92,7 @@ impl Injector {
         let status = containers
             .iter()
             .chain(&init_containers)
-            .map(Element::identity)
+            .map(AddedElement::identity)
             .collect::<Vec<_>>()
             .join(",");
         Ok(Self {
@@ -143,7 +143,7 @@ impl Injector {
         }
         let response = Response::patch(patch);
         Ok(match unclear {
-            Some(Answer { value, marks, .. }) => {
+            Some(AnnotatedChoice { value, marks, .. }) => {
                 let (yes, no) = marks.style.words();
                 response.warn(format!(
                     "the annotation {} is \"{value}\", which is neither \"{yes}\" nor \"{no}\"; it has no effect",
@@ -199,12 +199,14 @@ fn check_annotations(
 }
 
 impl Injector {
-    fn injects(&self, template: &PodTemplate<'_>, answer: Option<Answer<'_>>) -> bool {
+    fn injects(&self, template: &PodTemplate<'_>, answer: Option<AnnotatedChoice<'_>>) -> bool {
         let wish = answer.map(|answer| answer.wish);
         match self.mode {
-            Mode::OptOut => wish != Some(InjectionChoice::Decline) && !self.conventions.is_done(template),
-            Mode::OptIn => wish == Some(InjectionChoice::Ask) && !self.conventions.is_done(template),
-            Mode::Always => true,
+            InjectionMode::OptOut => {
+                wish != Some(InjectionChoice::Decline) && !self.conventions.is_done(template)
+            }
+            InjectionMode::OptIn => wish == Some(InjectionChoice::Ask) && !self.conventions.is_done(template),
+            InjectionMode::Always => true,
         }
     }
 
@@ -213,7 +215,7 @@ impl Injector {
     fn inject(
         &self,
         template: &PodTemplate<'_>,
-        answer: Option<Answer<'_>>,
+        answer: Option<AnnotatedChoice<'_>>,
         patch: &mut Patch,
     ) -> Result<(), Error> {
         let Some(containers) = &template.containers else {
@@ -222,8 +224,12 @@ impl Injector {
         let spec = &template.spec_path;
         let init_containers = template.init_containers.as_deref();
         let status = self.conventions.listed(template);
-        let present = |list: &[Container<'_>], element: &Element| {
-            is_present(list, element, status.filter(|_| self.mode != Mode::Always))
+        let present = |list: &[Container<'_>], element: &AddedElement| {
+            is_present(
+                list,
+                element,
+                status.filter(|_| self.mode != InjectionMode::Always),
+            )
         };
 
         let missing = self
@@ -287,7 +293,7 @@ fn absent<'a>(
 ///
 /// BCS drops the names of containers when it stores them. So if there are containers without names, the element is
 /// found by its image, or by its entry in the status annotation if another stage has rewritten the image.
-fn is_present(list: &[Container<'_>], element: &Element, status: Option<&str>) -> bool {
+fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&str>) -> bool {
     let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()
         && list
@@ -310,7 +316,7 @@ fn append<'a>(
     spec: &Pointer,
     list: &str,
     exists: bool,
-    missing: impl Iterator<Item = &'a Element>,
+    missing: impl Iterator<Item = &'a AddedElement>,
 ) -> Result<(), Error> {
     let mut missing = missing.peekable();
     if missing.peek().is_none() {

@@ -35,7 +35,7 @@ mod sidecar_set;
 use admittance_sdk::prelude::*;
 
 pub use injector::Injector;
-pub use settings::{Convention, Mode, Settings};
+pub use settings::{Convention, InjectionMode, Settings};
 pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 
 /// The plugin `sidecar-injector`, configured with its settings.

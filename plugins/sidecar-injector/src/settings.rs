@@ -41,7 +41,7 @@ pub struct Settings {
     #[serde(default)]
     pub convention: Convention,
     /// The workloads that are injected. The default is `optOut`; kube-sidecar-injector had `optIn` until 2022.
-    pub mode: Option<Mode>,
+    pub mode: Option<InjectionMode>,
     /// The annotation by which a workload opts in (`"true"`) or out (`"false"`).
     /// `sidecar-injector.admittance.dev/inject` by default; with the convention
     /// `kubeSidecarInjector` it is `sidecar-injector-webhook.morven.me/inject`, with `"yes"` and `"no"`.
@@ -77,7 +77,7 @@ pub enum Convention {
 /// The workloads that are injected.
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum InjectionMode {
     /// All except those that opt out.
     #[default]
     OptOut,
@@ -98,7 +98,7 @@ where
 
 /// An element that is added to a list of the pod spec, serialized as JSON.
 #[derive(Debug)]
-pub(crate) struct Element {
+pub(crate) struct AddedElement {
     /// The name of the element; empty only for a container that needs none.
     pub(crate) name: String,
     /// The image of the element; empty if the element has no image.
@@ -106,7 +106,7 @@ pub(crate) struct Element {
     pub(crate) json: Box<RawValue>,
 }
 
-impl Element {
+impl AddedElement {
     /// Returns the text by which the status annotation identifies the element.
     pub(crate) fn identity(&self) -> &str {
         if self.name.is_empty() {
@@ -119,7 +119,7 @@ impl Element {
 
 /// Whether elements without a name are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Naming {
+pub(crate) enum NameRule {
     NameOrImage,
     Name,
 }
@@ -128,10 +128,10 @@ pub(crate) enum Naming {
 pub(crate) fn elements(
     list: &str,
     values: Vec<Map<String, Value>>,
-    naming: Naming,
+    naming: NameRule,
     taken: &mut BTreeSet<String>,
     errors: &mut SettingsErrors,
-) -> Vec<Element> {
+) -> Vec<AddedElement> {
     let mut elements = Vec::with_capacity(values.len());
     for (index, value) in values.into_iter().enumerate() {
         let text = |key: &str| {
@@ -142,7 +142,7 @@ pub(crate) fn elements(
                 .to_owned()
         };
         for key in ["name", "image"] {
-            if naming == Naming::Name && key == "image" {
+            if naming == NameRule::Name && key == "image" {
                 continue;
             }
             if value.get(key).is_some_and(|value| !value.is_string()) {
@@ -150,7 +150,7 @@ pub(crate) fn elements(
             }
         }
         let name = text("name");
-        let image = if naming == Naming::NameOrImage {
+        let image = if naming == NameRule::NameOrImage {
             text("image")
         } else {
             String::new()
@@ -162,11 +162,11 @@ pub(crate) fn elements(
                 continue;
             }
         };
-        let element = Element { name, image, json };
+        let element = AddedElement { name, image, json };
         if element.identity().is_empty() {
             let wanted = match naming {
-                Naming::NameOrImage => "give it a `name`, or at least an `image`",
-                Naming::Name => "give it a `name`",
+                NameRule::NameOrImage => "give it a `name`, or at least an `image`",
+                NameRule::Name => "give it a `name`",
             };
             errors.push(
                 pointer![list, index],

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value};
 
-use pod::{Container, Metadata, NamedElement, Pod, text};
-use settings::{ContainerName, Place, Reader, Sidecar, named};
+use pod::{NamedElement, PodContainer, TargetPod, TargetPodMetadata, text};
+use settings::{ContainerName, ContainerOrder, ContainerReader, Sidecar, named};
 pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 
 /// The annotation that lists the SidecarSets that were injected into a Pod.
@@ -43,9 +43,10 @@ impl Injection {
         let image_pull_secrets = named("imagePullSecrets", set.image_pull_secrets, &mut errors);
         let mut volumes = set.volumes;
         volumes.iter_mut().for_each(defaults::of_volume);
-        let mut reader = Reader::new(named("volumes", volumes, &mut errors), &mut errors);
-        let mut init_containers = reader.sidecars("initContainers", set.init_containers, Place::After);
-        let containers = reader.sidecars("containers", set.containers, Place::Before);
+        let mut reader = ContainerReader::new(named("volumes", volumes, &mut errors), &mut errors);
+        let mut init_containers =
+            reader.sidecars("initContainers", set.init_containers, ContainerOrder::After);
+        let containers = reader.sidecars("containers", set.containers, ContainerOrder::Before);
         let volumes = reader.used();
         errors.check()?;
         init_containers.sort_by(|one, other| one.name.cmp(&other.name));
@@ -64,7 +65,7 @@ impl Injection {
         if !is_pod || request.operation() != Operation::Create || request.subresource().is_some() {
             return Ok(Response::allow());
         }
-        let Some(Pod {
+        let Some(TargetPod {
             metadata,
             spec: Some(spec),
         }) = request.object()?
@@ -111,7 +112,7 @@ impl Injection {
     }
 
     /// Returns the annotations that the Pod gets from the SidecarSet.
-    fn annotations(&self, metadata: &Metadata<'_>) -> Result<BTreeMap<String, String>, Error> {
+    fn annotations(&self, metadata: &TargetPodMetadata<'_>) -> Result<BTreeMap<String, String>, Error> {
         let mut added = BTreeMap::new();
         for PodMetadata {
             annotations,
@@ -143,7 +144,7 @@ impl Injection {
 
 impl Sidecar {
     /// Returns the container of the SidecarSet as it is injected into a Pod with these own containers.
-    fn in_pod(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Value, Error> {
+    fn in_pod(&self, own: &[PodContainer<'_>], metadata: &TargetPodMetadata<'_>) -> Result<Value, Error> {
         let mut container = self.container.clone();
         let mut env = self.transferred(own, metadata)?;
         if self.shares_volumes {
@@ -165,7 +166,11 @@ impl Sidecar {
     }
 
     /// Returns the environment variables that the container copies from the Pod's own containers.
-    fn transferred(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Vec<Value>, Error> {
+    fn transferred(
+        &self,
+        own: &[PodContainer<'_>],
+        metadata: &TargetPodMetadata<'_>,
+    ) -> Result<Vec<Value>, Error> {
         let mut env = Vec::new();
         for transfer in &self.transfers {
             let source = match &transfer.source {
@@ -232,7 +237,7 @@ fn merge_patch(value: &mut Value, change: Value) {
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),
-    present: Option<&[Container<'_>]>,
+    present: Option<&[PodContainer<'_>]>,
     by_name: bool,
     patch: &mut Patch,
 ) -> Result<(), Error> {
@@ -257,11 +262,11 @@ fn merge(
             continue;
         }
         let index = match sidecar.place {
-            Place::Before => {
+            ContainerOrder::Before => {
                 (before, appended) = (before + 1, appended + 1);
                 before - 1
             }
-            Place::After => {
+            ContainerOrder::After => {
                 let mut others = names.iter().skip(appended);
                 let later = others.position(|name| by_name && *name > sidecar.name.as_str());
                 later.map_or(names.len(), |later| appended + later)

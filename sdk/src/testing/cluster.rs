@@ -10,11 +10,11 @@ use crate::UserInfo;
 use crate::bindings::admittance::plugin::cluster::{Access, Action, Error, Page, PageRequest};
 
 /// Decides whether this user may use this verb on this target, which has the form that [`with_access`] describes.
-type Rule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
+type AccessRule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
 
 thread_local! {
     static OBJECTS: RefCell<Option<Vec<Value>>> = const { RefCell::new(None) };
-    static RULE: RefCell<Option<Rule>> = const { RefCell::new(None) };
+    static RULE: RefCell<Option<AccessRule>> = const { RefCell::new(None) };
     /// The user of the request that is being admitted on this thread.
     static USER: RefCell<Option<UserInfo>> = const { RefCell::new(None) };
 }
@@ -50,12 +50,9 @@ pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOn
 /// # use admittance_sdk::UserInfo;
 /// # let user = UserInfo { username: "jo".into(), uid: String::new(), groups: vec![], extra: vec![] };
 ///
-/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in shop";
-/// testing::with_access(may, || {
-///     let question = CanI::new("get", "", "pods").user(user);
-///     assert!(question.clone().namespace("shop").ask().unwrap().allowed);
-///     assert!(!question.ask().unwrap().allowed);
-/// });
+/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in
+/// shop"; testing::with_access(may, || { let question = CanI::new("get", "", "pods").user(user);
+/// assert!(question.clone().namespace("shop").ask().unwrap().allowed); assert!(!question.ask().unwrap().allowed); });
 /// ```
 pub fn with_access<R>(rule: impl Fn(&UserInfo, &str, &str) -> bool + 'static, test: impl FnOnce() -> R) -> R {
     scoped(&RULE, Some(Rc::new(rule)), test)

@@ -9,9 +9,9 @@ use crate::{Error, Text, pointer};
 
 /// A part of a container, as JSON text that is parsed later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Raw<'a>(&'a str);
+pub(super) struct RawPart<'a>(&'a str);
 
-impl<'de> Deserialize<'de> for Raw<'de> {
+impl<'de> Deserialize<'de> for RawPart<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
     }
@@ -74,8 +74,8 @@ impl<'a> Container<'a> {
         self.part("startupProbe", self.startup_probe.as_ref())
     }
 
-    fn part<T: Deserialize<'a> + Default>(&self, field: &str, raw: Option<&Raw<'a>>) -> Result<T, Error> {
-        let Some(Raw(text)) = raw else {
+    fn part<T: Deserialize<'a> + Default>(&self, field: &str, raw: Option<&RawPart<'a>>) -> Result<T, Error> {
+        let Some(RawPart(text)) = raw else {
             return Ok(T::default());
         };
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -124,22 +124,22 @@ impl<'a> Quantities<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        TextMap::with_values(deserializer, |scalar: Scalar<'de>| scalar.0).map(Self)
+        TextMap::with_values(deserializer, |scalar: TextOrNumber<'de>| scalar.0).map(Self)
     }
 }
 
 /// A JSON string, or a JSON number as text. Quantities and ports may be either.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scalar<'a>(Text<'a>);
+pub struct TextOrNumber<'a>(Text<'a>);
 
-impl Scalar<'_> {
+impl TextOrNumber<'_> {
     /// Returns the string, or the number in the form in which it is written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for TextOrNumber<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The text of the value is read, because a number must keep the form in which it is written.
         let raw = <&RawValue>::deserialize(deserializer)?.get();
@@ -296,7 +296,7 @@ pub struct HttpProbe<'a> {
     pub path: Option<Text<'a>>,
     /// The number or the name of the port.
     #[serde(borrow)]
-    pub port: Option<Scalar<'a>>,
+    pub port: Option<TextOrNumber<'a>>,
 }
 
 /// A probe that opens a connection to the container.
@@ -305,7 +305,7 @@ pub struct HttpProbe<'a> {
 pub struct TcpProbe<'a> {
     /// The number or the name of the port.
     #[serde(borrow)]
-    pub port: Option<Scalar<'a>>,
+    pub port: Option<TextOrNumber<'a>>,
 }
 
 /// A probe that runs a command in the container.

@@ -5,7 +5,7 @@ use std::fmt;
 use jsonptr::{Pointer, PointerBuf};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::{Misspelt, container::Raw};
+use super::{Misspelt, container::RawPart};
 use crate::Text;
 
 /// Defines a type with optional fields. Its parser rejects duplicate keys and records a key in the wrong letter case,
@@ -71,24 +71,24 @@ macro_rules! shape {
 
 shape! {
     /// A Pod. It is its own pod template.
-    pub(super) struct Pod {
-        "metadata" => pub(super) metadata: Metadata<'a>,
+    pub(super) struct ShapePod {
+        "metadata" => pub(super) metadata: ShapeMetadata<'a>,
         "spec" => pub(super) spec: PodSpec<'a>,
     }
 }
 
 shape! {
     /// An object that is not a Pod, but contains a pod template.
-    pub(super) struct Object {
-        "metadata" => pub(super) metadata: Metadata<'a>,
-        "spec" => pub(super) spec: Spec<'a>,
-        "template" => pub(super) template: Template<'a>,
+    pub(super) struct ShapeObject {
+        "metadata" => pub(super) metadata: ShapeMetadata<'a>,
+        "spec" => pub(super) spec: ShapeSpec<'a>,
+        "template" => pub(super) template: ShapeTemplate<'a>,
     }
 }
 
 shape! {
-    pub(super) struct Spec {
-        "template" => pub(super) template: Template<'a>,
+    pub(super) struct ShapeSpec {
+        "template" => pub(super) template: ShapeTemplate<'a>,
         "jobTemplate" => pub(super) job_template: JobTemplate<'a>,
     }
 }
@@ -101,19 +101,19 @@ shape! {
 
 shape! {
     pub(super) struct JobSpec {
-        "template" => pub(super) template: Template<'a>,
+        "template" => pub(super) template: ShapeTemplate<'a>,
     }
 }
 
 shape! {
-    pub(super) struct Template {
-        "metadata" => pub(super) metadata: Metadata<'a>,
+    pub(super) struct ShapeTemplate {
+        "metadata" => pub(super) metadata: ShapeMetadata<'a>,
         "spec" => pub(super) spec: PodSpec<'a>,
     }
 }
 
 shape! {
-    pub(super) struct Metadata {
+    pub(super) struct ShapeMetadata {
         "annotations" => pub(super) annotations: TextMap<'a>,
         "labels" => pub(super) labels: TextMap<'a>,
     }
@@ -136,13 +136,13 @@ shape! {
         "name" => pub name: Text<'a>,
         /// The reference of the container's image, unparsed.
         "image" => pub image: Text<'a>,
-        "resources" => pub(super) resources: Raw<'a>,
-        "ports" => pub(super) ports: Raw<'a>,
-        "env" => pub(super) env: Raw<'a>,
-        "securityContext" => pub(super) security_context: Raw<'a>,
-        "livenessProbe" => pub(super) liveness_probe: Raw<'a>,
-        "readinessProbe" => pub(super) readiness_probe: Raw<'a>,
-        "startupProbe" => pub(super) startup_probe: Raw<'a>,
+        "resources" => pub(super) resources: RawPart<'a>,
+        "ports" => pub(super) ports: RawPart<'a>,
+        "env" => pub(super) env: RawPart<'a>,
+        "securityContext" => pub(super) security_context: RawPart<'a>,
+        "livenessProbe" => pub(super) liveness_probe: RawPart<'a>,
+        "readinessProbe" => pub(super) readiness_probe: RawPart<'a>,
+        "startupProbe" => pub(super) startup_probe: RawPart<'a>,
     }
 }
 
@@ -177,7 +177,7 @@ impl Volume<'_> {
     }
 }
 
-impl Object<'_> {
+impl ShapeObject<'_> {
     /// Returns the first misspelt key on the path to the pod spec.
     pub(super) fn misspelt(&self) -> Option<Misspelt> {
         let root = PointerBuf::new();
@@ -247,9 +247,9 @@ impl<'de> TextMap<'de> {
         deserializer: D,
         text: fn(V) -> Text<'de>,
     ) -> Result<Self, D::Error> {
-        struct Entries<'de, V>(fn(V) -> Text<'de>);
+        struct ShapeEntries<'de, V>(fn(V) -> Text<'de>);
 
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<'de, V> {
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for ShapeEntries<'de, V> {
             type Value = TextMap<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,7 +267,7 @@ impl<'de> TextMap<'de> {
             }
         }
 
-        deserializer.deserialize_map(Entries(text))
+        deserializer.deserialize_map(ShapeEntries(text))
     }
 }
 

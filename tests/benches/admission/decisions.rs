@@ -10,7 +10,7 @@ use admittance_tests::{Client, Serve, resident_memory};
 
 use crate::{
     SETTINGS, chain_file, changed,
-    measure::{Table, Times},
+    measure::{MeasuredTable, Times},
     native, objects, request,
     reviews::review,
 };
@@ -19,7 +19,7 @@ use crate::{
 /// time of searches in `rows` decisions.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
     let text = objects::pod(2);
-    let mut table = Table::new(&format!(
+    let mut table = MeasuredTable::new(&format!(
         "decisions: a {} byte Pod, {requests} requests each, one after another",
         text.len()
     ));
@@ -99,7 +99,7 @@ fn trends(request: Times) -> String {
 }
 
 /// Measures how long the API takes to search decisions in a database.
-async fn searches(table: &mut Table, directory: &Path, rows: usize) {
+async fn searches(table: &mut MeasuredTable, directory: &Path, rows: usize) {
     let database = directory.join("decisions.db");
     let chains = chain_file(directory, 1);
     let config = format!(

@@ -17,7 +17,7 @@ use tokio::{
 
 /// Requests to a server: each of several connections sends one after another, and the answers are checked.
 #[derive(Clone)]
-pub(crate) struct Load {
+pub(crate) struct GeneratedLoad {
     address: SocketAddr,
     request: Arc<[u8]>,
     /// A text that each answer of the server must contain.
@@ -26,7 +26,7 @@ pub(crate) struct Load {
     status: &'static str,
 }
 
-impl Load {
+impl GeneratedLoad {
     pub(crate) fn new(address: SocketAddr, request: Vec<u8>, expected: &'static str) -> Self {
         Self {
             address,
@@ -45,7 +45,7 @@ impl Load {
     }
 
     /// Sends requests for `time`, after a warm-up of a fifth of `time`. Blocks the calling thread meanwhile.
-    pub(crate) fn run(&self, connections: usize, time: Duration, processes: &[u32]) -> Figures {
+    pub(crate) fn run(&self, connections: usize, time: Duration, processes: &[u32]) -> LoadFigures {
         let load = self.clone();
         let processes = processes.to_vec();
         let thread = thread::spawn(move || {
@@ -64,7 +64,7 @@ impl Load {
                         .copied()
                         .unwrap_or_default()
                 };
-                Figures {
+                LoadFigures {
                     rate: count as f64 / took.as_secs_f64(),
                     p50: at(0.5),
                     p99: at(0.99),
@@ -145,7 +145,7 @@ fn message_length(buffer: &[u8]) -> Option<usize> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Figures {
+pub(crate) struct LoadFigures {
     pub(crate) rate: f64,
     p50: Duration,
     p99: Duration,
@@ -154,7 +154,7 @@ pub(crate) struct Figures {
     pub(crate) cpu: Option<Duration>,
 }
 
-impl Figures {
+impl LoadFigures {
     pub(crate) fn median(rounds: &[Self]) -> Self {
         fn middle<T: PartialOrd>(values: impl Iterator<Item = T>) -> T {
             let mut values: Vec<T> = values.collect();
@@ -171,7 +171,7 @@ impl Figures {
     }
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for LoadFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             rate,

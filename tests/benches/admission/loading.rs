@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Client, Serve, Upstream, Versions, replace, repository};
+use admittance_tests::{Admittance, Client, FakeUpstream, Serve, Versions, replace, repository};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    measure::Table,
+    measure::MeasuredTable,
     setting::{Setting, TOKEN},
 };
 
@@ -29,18 +29,18 @@ const CHAINS: u32 = 2000;
 
 const CONSTRAINTS: u32 = 50;
 
-struct Scene {
+struct LoadingScene {
     directory: TempDir,
-    upstream: Upstream,
+    upstream: FakeUpstream,
     versions: Versions,
     client: Client,
 }
 
-impl Scene {
+impl LoadingScene {
     async fn new() -> Self {
         let scene = Self {
             directory: tempfile::tempdir().unwrap(),
-            upstream: Upstream::forgetful().await.unwrap(),
+            upstream: FakeUpstream::forgetful().await.unwrap(),
             versions: Versions::find().unwrap(),
             client: Client::new().unwrap(),
         };
@@ -166,24 +166,24 @@ fn resource(number: u32, kind: &str, module: &Path, settings: u32) -> Value {
 
 pub(crate) async fn measure(rounds: u32, plugins: u32) {
     let size = Versions::find().unwrap().size() / 1000;
-    let mut table = Table::new(&format!(
+    let mut table = MeasuredTable::new(&format!(
         "what is new is served: modules of {size} kB each, {rounds} rounds"
     ));
     starts(
         &mut table,
         rounds,
         &format!("{plugins} plugins"),
-        &Scene::of_plugins(plugins).await,
+        &LoadingScene::of_plugins(plugins).await,
     )
     .await;
-    let scene = Scene::new().await;
+    let scene = LoadingScene::new().await;
     scene.put(1, 1);
     let chains = (1..=SETTINGS).map(|number| chain(number, "application", &scene.module(1), number));
     scene.write("chains", chains);
     let name = format!("{SETTINGS} settings of one module");
     starts(&mut table, 3, &name, &scene).await;
     let name = format!("{CONSTRAINTS} constraints of one template in Rego");
-    starts(&mut table, 3, &name, &Scene::of_constraints().await).await;
+    starts(&mut table, 3, &name, &LoadingScene::of_constraints().await).await;
     changes(&mut table, rounds).await;
     many_chains(&mut table, rounds).await;
     many_resources(&mut table, rounds).await;
@@ -192,7 +192,7 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
 
 /// Measures how long the program takes from its start until it serves: once with an empty store, and once with all
 /// plugins compiled in the store.
-async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
+async fn starts(table: &mut MeasuredTable, rounds: u32, what: &str, scene: &LoadingScene) {
     let (_, first) = scene.measure_start().await;
     table.add(
         &format!("a start with {what}, nothing in the store"),
@@ -211,8 +211,8 @@ async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
 }
 
 /// Measures the time from the replacement of a plugin's module until the new module answers a request.
-async fn changes(table: &mut Table, rounds: u32) {
-    let scene = Scene::of_plugins(1).await;
+async fn changes(table: &mut MeasuredTable, rounds: u32) {
+    let scene = LoadingScene::of_plugins(1).await;
     let program = scene.start().await;
     let mut times = Vec::new();
     for version in 2..2 + rounds {
@@ -232,8 +232,8 @@ async fn changes(table: &mut Table, rounds: u32) {
 }
 
 /// Measures how long a change of one chain takes if there are many more chains, which match other objects.
-async fn many_chains(table: &mut Table, rounds: u32) {
-    let scene = Scene::new().await;
+async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
+    let scene = LoadingScene::new().await;
     scene.put(1, 1);
     scene.put(2, 1);
     let others = (2..=CHAINS).map(|number| chain(number, "service", &scene.module(2), number % 10));
@@ -259,11 +259,11 @@ async fn many_chains(table: &mut Table, rounds: u32) {
 
 /// Measures starts and changes with many chains that are stored in an API server. Half of the chains have a plugin,
 /// each with settings of its own.
-async fn many_resources(table: &mut Table, rounds: u32) {
+async fn many_resources(table: &mut MeasuredTable, rounds: u32) {
     const PLURAL: &str = "admissionchains";
     let setting = Setting::new();
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
-    let scene = Scene::new().await;
+    let scene = LoadingScene::new().await;
     let config = CONFIG.replace("[definitions]", "[ { kubernetes: {} } ]");
     let config = format!("{config}cluster: {{ kubeconfig: {} }}\n", kubeconfig.display());
     fs::write(scene.path("admittance.yaml"), config).unwrap();

@@ -39,7 +39,7 @@ use admittance::{
 };
 use admittance_tests::{Artifacts, repository};
 
-use crate::{measure::Table, native::Native};
+use crate::{measure::MeasuredTable, native::NativePlugin};
 
 /// The settings of the sidecar injector, for all benchmarks.
 const SETTINGS: &str = r#"{
@@ -101,7 +101,7 @@ fn program() -> PathBuf {
 
 /// Measures a plugin as the only stage of a chain and in a chain of ten, and its code natively and as a webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
-    let native = Native::new(SETTINGS);
+    let native = NativePlugin::new(SETTINGS);
     let one = host(directory, 1).await;
     let ten = host(directory, 10).await;
     let native_chain = Host::builder()
@@ -137,10 +137,10 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     .await;
     let labels = template("required-labels", "warning.yaml").await;
     let limits = template("container-limits", "constraint.yaml").await;
-    let webhook = webhook::Server::start(SETTINGS).await;
+    let webhook = webhook::BenchWebhook::start(SETTINGS).await;
     let remote = webhook.host(directory).await;
 
-    let mut table = Table::new(&format!("a stage: {calls} calls each, one after another"));
+    let mut table = MeasuredTable::new(&format!("a stage: {calls} calls each, one after another"));
     for (name, text) in [("1 kB Pod", objects::pod(2)), ("5 kB Pod", objects::pod(16))] {
         let name = format!("{name} ({} bytes)", text.len());
         let base = table
@@ -234,7 +234,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
 /// Measures a request that matches one chain, without other chains and with 10,000 chains that it does not match.
 async fn chains(calls: usize) {
     let text = objects::pod(2);
-    let mut table = Table::new(&format!("many chains: {calls} calls each, one after another"));
+    let mut table = MeasuredTable::new(&format!("many chains: {calls} calls each, one after another"));
     let mut first = None;
     for others in [0, 100, 10_000] {
         let mut builder = Host::builder().chain(native::chain(SETTINGS));

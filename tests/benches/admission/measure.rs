@@ -21,13 +21,13 @@ impl Times {
 }
 
 /// A table of measurements, whose rows are printed together.
-pub(crate) struct Table {
+pub(crate) struct MeasuredTable {
     title: String,
     rows: Vec<(String, Times, Option<f64>)>,
     notes: Vec<String>,
 }
 
-impl Table {
+impl MeasuredTable {
     pub(crate) fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),

@@ -4,19 +4,19 @@ use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
-use admittance_tests::{Client, Upstream};
+use admittance_tests::{Client, FakeUpstream};
 use http::Request;
 use serde_json::json;
 
-use crate::{chain_file_for, measure::Table};
+use crate::{chain_file_for, measure::MeasuredTable};
 
 const CLUSTER: &str = "BCS-MESOS-10001";
 
 pub(crate) async fn measure(directory: &Path, calls: usize) {
-    let scheduler = Upstream::start().await.unwrap();
+    let scheduler = FakeUpstream::start().await.unwrap();
     let client = Client::new().unwrap();
     let application = application();
-    let mut table = Table::new(&format!(
+    let mut table = MeasuredTable::new(&format!(
         "BCS: POST of a {} byte application, {calls} requests each, one connection",
         application.len()
     ));
@@ -78,20 +78,20 @@ pub(crate) async fn measure(directory: &Path, calls: usize) {
     table.print();
 }
 
-struct Running {
+struct RunningScheduler {
     url: String,
     shutdown: Shutdown,
-    task: tokio::task::JoinHandle<admittance_driver::Stopped>,
+    task: tokio::task::JoinHandle<admittance_driver::ShutdownResult>,
 }
 
-impl Running {
+impl RunningScheduler {
     async fn stop(self) {
         self.shutdown.signal();
         self.task.await.unwrap();
     }
 }
 
-async fn start(directory: &Path, host: Host, dialect: &str) -> Running {
+async fn start(directory: &Path, host: Host, dialect: &str) -> RunningScheduler {
     let path = directory.join("admittance.yaml");
     std::fs::write(&path, format!("listen: {{address: '127.0.0.1:0'}}\n{dialect}")).unwrap();
     let config = Config::read(&path).unwrap();
@@ -99,7 +99,7 @@ async fn start(directory: &Path, host: Host, dialect: &str) -> Running {
         .await
         .unwrap();
     let shutdown = Shutdown::default();
-    Running {
+    RunningScheduler {
         url: format!("http://{}", driver.address()),
         task: tokio::spawn(driver.run(shutdown.clone())),
         shutdown,

@@ -13,9 +13,9 @@ use admittance_sdk::{
 use sidecar_injector::SidecarInjector;
 
 /// The configured plugin as native code. It does the same work as the plugin's component in the sandbox.
-pub(crate) struct Native(Configured<SidecarInjector>);
+pub(crate) struct NativePlugin(Configured<SidecarInjector>);
 
-impl Native {
+impl NativePlugin {
     pub(crate) fn new(settings: &str) -> Self {
         let plugin = Configured::new();
         plugin.configure(settings).unwrap();
@@ -61,7 +61,7 @@ fn contract(object: &str) -> types::Request {
 }
 
 #[async_trait]
-impl Hook for Native {
+impl Hook for NativePlugin {
     async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let object = request.object.as_ref().map_or("{}", |object| object.text());
         let patch = Patch::parse(self.admit(object))
@@ -75,7 +75,7 @@ pub(crate) fn chain(settings: &str) -> Chain {
     Chain::new(
         "native",
         vec![Rule::for_operations([Operation::Create])],
-        vec![Stage::new("sidecar", Native::new(settings))],
+        vec![Stage::new("sidecar", NativePlugin::new(settings))],
     )
 }
 

@@ -4,19 +4,19 @@ use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
-use admittance_tests::{Client, Upstream};
+use admittance_tests::{Client, FakeUpstream};
 use http::Request;
 
-use crate::{chain_file, measure::Table};
+use crate::{chain_file, measure::MeasuredTable};
 
 pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let client = Client::new().unwrap();
     let title = format!(
         "the proxy: POST of a {} byte Pod, {calls} requests each, one connection",
         object.len()
     );
-    let mut table = Table::new(&title);
+    let mut table = MeasuredTable::new(&title);
     let direct = {
         let url = upstream.url();
         table

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
-use admittance_tests::{Client, Trust, review_of_pod};
+use admittance_tests::{Client, ClientTrust, review_of_pod};
 use http::Request;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
 
-use crate::{chain_file, measure::Table};
+use crate::{chain_file, measure::MeasuredTable};
 
 pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -20,7 +20,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
         "the webhook server: an AdmissionReview of {} bytes over TLS, {calls} each, one connection",
         review.len()
     );
-    let mut table = Table::new(&title);
+    let mut table = MeasuredTable::new(&title);
     let mut hop = None;
     for (name, stages) in [
         ("no chain: the hop alone", None),
@@ -36,7 +36,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             .await
             .unwrap();
         let url = format!("https://localhost:{}/mutate?timeout=10s", driver.address().port());
-        let client = Client::trusting(Trust {
+        let client = Client::trusting(ClientTrust {
             authorities: &cert.pem(),
             identity: None,
         })

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Artifacts, Comparison, Serve, Verdict};
+use admittance_tests::{Admittance, Artifacts, BuildComparison, RoundVerdict, Serve};
 use serde_json::{Value, json};
 
 use crate::{
-    generator::{Figures, Load, start_server},
+    generator::{GeneratedLoad, LoadFigures, start_server},
     objects,
 };
 
@@ -32,11 +32,11 @@ struct Build {
     suffix: &'static str,
 }
 
-struct Target {
+struct MeasuredTarget {
     name: String,
     /// The text that is appended to the name of the server, to tell two builds apart.
     suffix: &'static str,
-    load: Load,
+    load: GeneratedLoad,
     /// The IDs of the processes whose CPU time is counted for this server.
     processes: Vec<u32>,
     connections: &'static [usize],
@@ -83,10 +83,10 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
         let bare = build.serve(directory, CONFIG, "").await;
         let many = image_policy() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
         let many = build.serve(directory, CONFIG, &many).await;
-        targets.push(Target {
+        targets.push(MeasuredTarget {
             name: "a path that is not found (404)".to_owned(),
             suffix: build.suffix,
-            load: Load::not_found(
+            load: GeneratedLoad::not_found(
                 address(&bare),
                 b"GET /nothing HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".to_vec(),
             ),
@@ -127,20 +127,20 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
                 &[1],
             ),
         ] {
-            targets.push(Target {
+            targets.push(MeasuredTarget {
                 name: name.to_owned(),
                 suffix: build.suffix,
-                load: Load::new(address(program), review(&object), r#""allowed":true"#),
+                load: GeneratedLoad::new(address(program), review(&object), r#""allowed":true"#),
                 processes: vec![program.id().unwrap()],
                 connections,
                 is_base: false,
             });
         }
         if let Some(silent) = &silent {
-            targets.push(Target {
+            targets.push(MeasuredTarget {
                 name: "1 kB Pod, one plugin that allows, without decisions".to_owned(),
                 suffix: build.suffix,
-                load: Load::new(address(silent), review(&objects::pod(2)), r#""allowed":true"#),
+                load: GeneratedLoad::new(address(silent), review(&objects::pod(2)), r#""allowed":true"#),
                 processes: vec![silent.id().unwrap()],
                 connections: &[8, 1],
                 is_base: false,
@@ -171,18 +171,18 @@ upstream: {{ servers: ['http://{upstream}'] }}
 "
     );
     let request = post("/api/v1/pods", &objects::pod(2));
-    let target = |name: &str, suffix, address, processes| Target {
+    let target = |name: &str, suffix, address, processes| MeasuredTarget {
         name: name.to_owned(),
         suffix,
-        load: Load::new(address, request.clone(), ""),
+        load: GeneratedLoad::new(address, request.clone(), ""),
         processes,
         connections: &[8, 1],
         is_base: name == NGINX,
     };
     let mut targets = vec![target("the upstream itself", "", upstream, Vec::new())];
-    let peers: Vec<Peer> = [
-        Peer::nginx(directory, upstream),
-        Peer::haproxy(directory, upstream),
+    let peers: Vec<PeerProxy> = [
+        PeerProxy::nginx(directory, upstream),
+        PeerProxy::haproxy(directory, upstream),
     ]
     .into_iter()
     .flatten()
@@ -209,7 +209,7 @@ upstream: {{ servers: ['http://{upstream}'] }}
 
 /// Measures all servers in turns, and prints a row for each server and number of connections. Returns false if this
 /// build is slower than the other one in any row, by more than the noise.
-fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
+fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
     let is_compared = targets.iter().any(|target| target.suffix == OTHER);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
     println!("\n{title}: {count} rounds of {time:?}, with the load generator on the same machine");
@@ -229,14 +229,14 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     for connections in [8, 1] {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
-            let figures = Figures::median(rounds);
+            let figures = LoadFigures::median(rounds);
             // There is only one row of nginx, which is the base for the rows of both builds.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));
             let ratio = bases.next().map_or_else(
                 || "-".to_owned(),
-                |(_, base)| format!("{:.2}", figures.rate / Figures::median(base).rate),
+                |(_, base)| format!("{:.2}", figures.rate / LoadFigures::median(base).rate),
             );
             let name = format!("{}{}", target.name, target.suffix);
             println!("{name:width$}  {connections:>5}  {figures}  {ratio:>5}");
@@ -254,18 +254,18 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
             }
         }
     }
-    verdicts.iter().all(|verdict| *verdict != Verdict::Lost)
+    verdicts.iter().all(|verdict| *verdict != RoundVerdict::Lost)
 }
 
 /// Measures the servers in turns with this number of connections. The order is reversed after each turn, so that no
 /// server is always measured after the same one.
 fn measure_in_turns(
-    targets: &[Target],
+    targets: &[MeasuredTarget],
     connections: usize,
     count: usize,
     time: Duration,
-) -> Vec<(&Target, Vec<Figures>)> {
-    let has = |target: &&Target| target.connections.contains(&connections);
+) -> Vec<(&MeasuredTarget, Vec<LoadFigures>)> {
+    let has = |target: &&MeasuredTarget| target.connections.contains(&connections);
     let mut rows: Vec<_> = targets
         .iter()
         .filter(has)
@@ -284,9 +284,9 @@ fn measure_in_turns(
 }
 
 /// Prints for a row of the table this build's ratio to the other: requests per second, and per second of CPU time.
-fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
-    let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
-    let per_cpu = |rounds: &[Figures]| {
+fn judge(row: &str, this: &[LoadFigures], other: &[LoadFigures]) -> Vec<RoundVerdict> {
+    let rates = |rounds: &[LoadFigures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
+    let per_cpu = |rounds: &[LoadFigures]| {
         let times = rounds.iter().filter_map(|round| round.cpu);
         times.map(|time| 1.0 / time.as_secs_f64()).collect::<Vec<_>>()
     };
@@ -295,7 +295,7 @@ fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
         ("requests per second", rates(this), rates(other)),
         ("requests per CPU time", per_cpu(this), per_cpu(other)),
     ] {
-        let Some(comparison) = Comparison::from_rounds(&this, &other) else {
+        let Some(comparison) = BuildComparison::from_rounds(&this, &other) else {
             continue;
         };
         let verdict = comparison.verdict();
@@ -374,13 +374,13 @@ fn post(path: &str, body: &str) -> Vec<u8> {
 }
 
 /// A proxy of another project, such as nginx, with which the program is compared. It is killed when this is dropped.
-struct Peer {
+struct PeerProxy {
     name: &'static str,
     address: SocketAddr,
     child: Child,
 }
 
-impl Peer {
+impl PeerProxy {
     fn nginx(directory: &Path, upstream: SocketAddr) -> Option<Self> {
         let address = free_address();
         let path = directory.join("nginx.conf");
@@ -459,7 +459,7 @@ backend servers
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerProxy {
     fn drop(&mut self) {
         // On SIGTERM, nginx stops its worker processes. SIGKILL would leave them running.
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {

@@ -15,27 +15,27 @@ use serde_json::{json, value::RawValue};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{native::Native, write_chain};
+use crate::{native::NativePlugin, write_chain};
 
-pub(crate) struct Server {
+pub(crate) struct BenchWebhook {
     address: SocketAddr,
     ca: String,
 }
 
 #[derive(Deserialize)]
-struct Review<'a> {
+struct BenchReview<'a> {
     #[serde(borrow)]
-    request: ReviewRequest<'a>,
+    request: BenchReviewRequest<'a>,
 }
 
 #[derive(Deserialize)]
-struct ReviewRequest<'a> {
+struct BenchReviewRequest<'a> {
     uid: String,
     #[serde(borrow)]
     object: &'a RawValue,
 }
 
-impl Server {
+impl BenchWebhook {
     pub(crate) async fn start(settings: &str) -> Self {
         let ca_key = KeyPair::generate().unwrap();
         let mut ca = CertificateParams::default();
@@ -61,7 +61,7 @@ impl Server {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let native = Arc::new(Native::new(settings));
+        let native = Arc::new(NativePlugin::new(settings));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).unwrap();
@@ -103,11 +103,11 @@ impl Server {
 }
 
 async fn answer(
-    native: Arc<Native>,
+    native: Arc<NativePlugin>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    let review: Review<'_> = serde_json::from_slice(&body).unwrap();
+    let review: BenchReview<'_> = serde_json::from_slice(&body).unwrap();
     let patch = native.admit(review.request.object.get());
     let reply = json!({
         "apiVersion": "admission.k8s.io/v1",

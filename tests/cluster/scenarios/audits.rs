@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::resources::{crd, denying, prepare};
 use crate::{
-    cluster::{Cluster, User},
+    cluster::{ClusterUser, TestCluster},
     process::until,
     scene::{GOOD_IMAGE, Scene, pod},
 };
@@ -56,7 +56,7 @@ fn names(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
+pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     let dialect = json!({"kubernetes": {"audit": {
         // Two objects per page make lists of several pages.
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
@@ -67,7 +67,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
         &json!({"dialect": dialect, "cluster": {}, "definitions": definitions}),
     )
     .await;
-    let kubeconfig = cluster.kubeconfig(User::Admittance);
+    let kubeconfig = cluster.kubeconfig(ClusterUser::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
     let scene = Scene::with_dialect(Arc::clone(&cluster), dialect, more, &[]).await;
     for (plural, kind, scope) in [
@@ -97,7 +97,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
     fs::write(&path, chain.to_string()).unwrap();
     fs::write(&all_path, all).unwrap();
-    let admin = cluster.kubeconfig(User::Admin);
+    let admin = cluster.kubeconfig(ClusterUser::Admin);
     let audit = async |more: &[&str]| {
         let (path, admin) = (path.to_str().unwrap(), admin.to_str().unwrap());
         let arguments = [

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{ClusterUser, TestCluster};
 
-pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<Cluster>) {
+pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<TestCluster>) {
     let kubectl = cluster.kubectl().unwrap();
     let version = kubectl.run(&["version", "--output=json"]).await.unwrap().json();
     for program in ["clientVersion", "serverVersion"] {
@@ -42,8 +42,8 @@ pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<Cluster>) {
     assert_eq!(stored["status"]["phase"], "Pending");
 }
 
-pub(crate) async fn users_have_their_own_permissions(cluster: Arc<Cluster>) {
-    let alice = cluster.kubectl_as(User::Alice).unwrap();
+pub(crate) async fn users_have_their_own_permissions(cluster: Arc<TestCluster>) {
+    let alice = cluster.kubectl_as(ClusterUser::Alice).unwrap();
     alice
         .run(&["create", "namespace", "of-alice"])
         .await
@@ -57,7 +57,7 @@ pub(crate) async fn users_have_their_own_permissions(cluster: Arc<Cluster>) {
     assert!(recorded, "no refusal in the audit log:\n{audit}");
 }
 
-pub(crate) async fn a_dry_run_stores_nothing(cluster: Arc<Cluster>) {
+pub(crate) async fn a_dry_run_stores_nothing(cluster: Arc<TestCluster>) {
     let rest = cluster.rest().unwrap();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "not-made"}});
     let reply = rest

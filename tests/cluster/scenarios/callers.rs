@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
 };
@@ -14,7 +14,7 @@ fn injection() -> Value {
     chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]))
 }
 
-pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<Cluster>) {
+pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<TestCluster>) {
     let config = json!({"listen": {"tls": {"clientCa": cluster.authority_file()}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
@@ -22,7 +22,7 @@ pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<Cluster
     assert_eq!(scene.containers("web").await, ["web", "log-agent"]);
 }
 
-pub(crate) async fn a_caller_with_another_ca_is_refused(cluster: Arc<Cluster>) {
+pub(crate) async fn a_caller_with_another_ca_is_refused(cluster: Arc<TestCluster>) {
     // The server trusts a CA that did not sign the API server's client certificate, so it refuses its calls.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;

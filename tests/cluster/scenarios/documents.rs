@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::until,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, sidecar},
@@ -17,7 +17,7 @@ const NEW: &str = "registry.example.com/log-agent:2.2";
 
 /// Starts a server that injects a sidecar. Returns it with its webhook configuration, as kubectl prints it with the
 /// fields that the API server has added. The configuration is no longer registered.
-async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
+async fn hooked(cluster: Arc<TestCluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -33,7 +33,7 @@ fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }
 
-pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<Cluster>) {
+pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<TestCluster>) {
     let (hook, mut document) = hooked(Arc::clone(&cluster)).await;
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[]).await;
@@ -65,7 +65,7 @@ async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
 }
 
 /// This API server is too old to know match conditions, but Admittance evaluates them before it calls a webhook.
-pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Cluster>) {
+pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<TestCluster>) {
     let mut stage = sidecar("2.1");
     stage["matchConditions"] = json!([
         {"name": "not-skipped", "expression": "!object.metadata.name.startsWith('skipped')"},
@@ -80,7 +80,10 @@ pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Clu
     ] {
         scene.run(role).await.succeeds();
     }
-    let alice = scene.cluster.kubectl_as(crate::cluster::User::Alice).unwrap();
+    let alice = scene
+        .cluster
+        .kubectl_as(crate::cluster::ClusterUser::Alice)
+        .unwrap();
     for (name, kubectl, expected) in [
         ("web", &scene.kubectl, &["web", "log-agent"][..]),
         ("skipped", &scene.kubectl, &["web"]),

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::until,
     registration::Registration,
     scene::{Scene, chain, core, plugin},
@@ -15,7 +15,7 @@ use crate::{
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// Returns a scene with the plugin `edge-health`, which is called for requests that match these rules.
-async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
+async fn edge(cluster: Arc<TestCluster>, rules: Value) -> Scene {
     let mut stage = plugin("edge-health", json!({}));
     stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});
     let access = Scene::cluster_access(&cluster).await;
@@ -43,7 +43,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
 }
 
 /// The node controller adds a taint to a lost node, which evicts its Pods. It does not run here, so the test does that.
-pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
+pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<TestCluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]
         .into_iter()
@@ -64,7 +64,7 @@ pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     }
 }
 
-pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<Cluster>) {
+pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<TestCluster>) {
     let scene = edge(cluster, core(&["CREATE", "UPDATE"], &["endpoints"])).await;
     let node = format!("{}-node", scene.namespace);
     lost_node(&scene, &node, json!({})).await;

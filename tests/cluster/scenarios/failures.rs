@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, containers, core, ignored, misbehaves, pod, sidecar},
 };
 
 /// If the API server cannot reach the webhook server, the failure policy in the webhook configuration applies.
-pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster: Arc<TestCluster>) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let mut scene = Scene::start(cluster, &[injection]).await;
     let closed = Registration::mutating("/mutate/injection");
@@ -35,7 +35,7 @@ pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster:
 }
 
 /// Tests a failing stage in front of a working one: once with the failure policy `Fail`, and once with `Ignore`.
-async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str]) {
+async fn with_failing_stage(cluster: Arc<TestCluster>, stage: Value, words: &[&str]) {
     let rules = || core(&["CREATE"], &["pods"]);
     let closed = chain("closed", rules(), json!([stage, sidecar("2.1")]));
     let open = chain("open", rules(), json!([ignored(stage), sidecar("2.1")]));
@@ -47,7 +47,7 @@ async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str])
     assert_eq!(containers(&scene.get("pod open").await), ["web", "log-agent"]);
 }
 
-pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<TestCluster>) {
     with_failing_stage(
         cluster,
         misbehaves("traps"),
@@ -58,7 +58,7 @@ pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<Cluster>) 
 
 /// A plugin returns a patch that cannot be applied. The server then replies with a denial, which the API server does
 /// not count as a failed call. So the failure policy of the chain decides, not the one of the webhook configuration.
-pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<TestCluster>) {
     with_failing_stage(
         cluster,
         misbehaves("patch-does-not-apply"),
@@ -67,7 +67,7 @@ pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster:
     .await;
 }
 
-pub(crate) async fn the_failure_policy_applies_to_a_slow_stage(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_a_slow_stage(cluster: Arc<TestCluster>) {
     let mut stage = misbehaves("loops-forever");
     stage["timeout"] = "50ms".into();
     with_failing_stage(

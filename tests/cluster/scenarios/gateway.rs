@@ -25,14 +25,14 @@ pub(crate) use self::{
     attacks::{
         a_register_token_cannot_be_guessed, no_client_becomes_another_user, no_client_reaches_another_cluster,
     },
-    figures::{Watched, measure_gateways, memory_of_watches},
+    figures::{WatchMemory, measure_gateways, memory_of_watches},
     kills::{confirmed_objects_survive_a_kill_of_the_agent, confirmed_objects_survive_a_kill_of_the_gateway},
     roles::roles_of_a_file_are_bound_in_the_cluster,
     several::{a_second_gateway_replaces_a_killed_one, gateways_survive_an_outage_of_the_database},
     watches::{a_hundred_watches_end_with_their_token, watches_stay_open},
 };
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     kubelet::Kubelet,
     scene::{GOOD_IMAGE, pod},
 };
@@ -41,7 +41,7 @@ const BAD_IMAGE: &str = "registry.example.com/web:latest";
 /// How long a revocation may take to have an effect, and an agent to connect again.
 const SOON: Duration = Duration::from_secs(5);
 
-pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {
+pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, false).await;
     objects(&gateway).await;
     lists(&gateway).await;
@@ -49,7 +49,7 @@ pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {
     streams(&gateway).await;
 }
 
-pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
+pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<TestCluster>) {
     let mut gateway = GatewayScene::start(cluster, true).await;
     objects(&gateway).await;
     lists(&gateway).await;

@@ -11,7 +11,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     kubectl::Kubectl,
     process::until,
     scene::{GOOD_IMAGE, compiled, containers, pod},
@@ -20,7 +20,7 @@ use crate::{
 const NAMESPACE: &str = "admittance-system";
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
 
-pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<Cluster>) {
+pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<TestCluster>) {
     let kubectl = cluster.kubectl().unwrap();
     let config = repository().join("docs/examples/kubernetes/admittance.yaml");
     let printed = Admittance::run([

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, containers, core, images, misbehaves, pod, sidecar, validating},
 };
@@ -17,7 +17,7 @@ fn injection() -> Value {
     chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]))
 }
 
-pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
+pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
@@ -45,7 +45,7 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("declined").await, ["web"]);
 }
 
-pub(crate) async fn a_dry_run_changes_the_reply_and_stores_nothing(cluster: Arc<Cluster>) {
+pub(crate) async fn a_dry_run_changes_the_reply_and_stores_nothing(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let shown = scene
@@ -61,7 +61,7 @@ pub(crate) async fn a_dry_run_changes_the_reply_and_stores_nothing(cluster: Arc<
 
 /// The server has several paths: `/mutate` and `/validate` run the chains of a phase, `/admit` runs all chains, and
 /// each chain has a path of its own.
-pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
+pub(crate) async fn every_path_runs_its_chains(cluster: Arc<TestCluster>) {
     let annotation = chain(
         "annotation",
         core(&["CREATE"], &["pods"]),
@@ -105,7 +105,7 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     }
 }
 
-pub(crate) async fn reviews_of_v1beta1_are_answered(cluster: Arc<Cluster>) {
+pub(crate) async fn reviews_of_v1beta1_are_answered(cluster: Arc<TestCluster>) {
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), policy]).await;
     scene
@@ -122,7 +122,7 @@ pub(crate) async fn reviews_of_v1beta1_are_answered(cluster: Arc<Cluster>) {
         .fails_with(&["denied the request", "latest"]);
 }
 
-pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
+pub(crate) async fn warnings_reach_the_user(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let mut unclear = pod("web", GOOD_IMAGE);
@@ -136,7 +136,7 @@ pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
 }
 
 /// If another webhook changes the Pod later, the API server calls the first webhook again.
-pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<Cluster>) {
+pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<TestCluster>) {
     let annotation = chain(
         "annotation",
         core(&["CREATE"], &["pods"]),
@@ -162,7 +162,7 @@ pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<Cluster>) {
     );
 }
 
-pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
+pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");
     scene.register(&registration).await;
@@ -191,7 +191,7 @@ pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
 }
 
 /// The Pod is almost as large as the largest object that etcd stores.
-pub(crate) async fn a_large_object_is_changed(cluster: Arc<Cluster>) {
+pub(crate) async fn a_large_object_is_changed(cluster: Arc<TestCluster>) {
     let rules = core(&["CREATE"], &["configmaps"]);
     let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));
     let scene = Scene::start(cluster, &[annotation]).await;

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::until,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
@@ -14,7 +14,7 @@ use crate::{
 const REFUSAL: &[&str] = &["deliberate error"];
 
 /// Returns a scene with a chain that refuses all requests. The chain and its webhook have these rules.
-async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
+async fn refusing(cluster: Arc<TestCluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
         rules.clone(),
@@ -27,7 +27,7 @@ async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
     scene
 }
 
-pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
+pub(crate) async fn an_update_is_refused(cluster: Arc<TestCluster>) {
     let rules = core(&["UPDATE"], &["pods"]);
     let policy = validating(chain("policy", rules.clone(), json!([images()])));
     let scene = Scene::start(cluster, &[policy]).await;
@@ -54,7 +54,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     );
 }
 
-pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
+pub(crate) async fn a_deletion_is_refused(cluster: Arc<TestCluster>) {
     let scene = refusing(cluster, core(&["DELETE"], &["pods"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
     scene.run("delete pod web --wait=false").await.fails_with(REFUSAL);
@@ -66,7 +66,7 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
 }
 
 /// The body of a request for the subresource `eviction` of a Pod is not a Pod but an Eviction.
-pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
+pub(crate) async fn an_eviction_is_refused(cluster: Arc<TestCluster>) {
     let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
     let eviction = json!({
@@ -81,7 +81,7 @@ pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
 }
 
 /// If the webhook allows the connection to a Pod, it fails later, because the cluster has no nodes.
-pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
+pub(crate) async fn a_connection_is_refused(cluster: Arc<TestCluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
     scene.run("exec web -- true").await.fails_with(REFUSAL);
@@ -96,7 +96,7 @@ pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
     assert!(!reply.text().contains(REFUSAL[0]), "{}", reply.text());
 }
 
-pub(crate) async fn a_scale_is_refused(cluster: Arc<Cluster>) {
+pub(crate) async fn a_scale_is_refused(cluster: Arc<TestCluster>) {
     let rules = json!([{
         "operations": ["UPDATE"],
         "apiGroups": ["apps"],
@@ -126,7 +126,7 @@ pub(crate) async fn a_scale_is_refused(cluster: Arc<Cluster>) {
     assert_eq!(scene.get("deployment web").await["spec"]["replicas"], 1);
 }
 
-pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
+pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<TestCluster>) {
     let rules = json!([{
         "operations": ["CREATE"],
         "apiGroups": ["shop.example.com"],
@@ -182,7 +182,7 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
 
 /// The webhook's rules name one version of a resource, and the user sends another. The API server converts the object
 /// to the former before it calls the webhook, and back afterwards.
-pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
+pub(crate) async fn another_version_is_converted(cluster: Arc<TestCluster>) {
     let rules = json!([{
         "operations": ["CREATE"],
         "apiGroups": ["networking.k8s.io"],
@@ -207,7 +207,7 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
 }
 
 /// When a Namespace is created, a selector of namespaces is compared with the labels of the new Namespace itself.
-pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<Cluster>) {
+pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<TestCluster>) {
     let rules = core(&["CREATE"], &["namespaces"]);
     let mut stage = plugin("guest-misbehaves", json!({"behaviour": "well-behaved"}));
     stage["namespaceSelector"] = json!({"matchLabels": {"annotated": "yes"}});

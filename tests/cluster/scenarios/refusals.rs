@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, core, images, plugin, pod, sidecar, validating},
 };
@@ -16,7 +16,7 @@ fn policy() -> Value {
     validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])))
 }
 
-pub(crate) async fn refused_pods_show_the_message(cluster: Arc<Cluster>) {
+pub(crate) async fn refused_pods_show_the_message(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[policy()]).await;
     let registration = Registration::validating("/validate/policy");
     scene.register(&registration).await;
@@ -30,7 +30,7 @@ pub(crate) async fn refused_pods_show_the_message(cluster: Arc<Cluster>) {
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
 }
 
-pub(crate) async fn a_refusal_keeps_its_code_and_reason(cluster: Arc<Cluster>) {
+pub(crate) async fn a_refusal_keeps_its_code_and_reason(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[policy()]).await;
     scene
         .register(&Registration::validating("/validate/policy"))
@@ -44,7 +44,7 @@ pub(crate) async fn a_refusal_keeps_its_code_and_reason(cluster: Arc<Cluster>) {
     assert!(reply.status.is_client_error(), "{status}");
 }
 
-pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
+pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[policy()]).await;
     scene
         .register(&Registration::validating("/validate/policy"))
@@ -56,7 +56,7 @@ pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
 }
 
 /// The mutating chain adds a container. The validating chain denies the Pod because of this container's image.
-pub(crate) async fn validating_chains_see_the_mutated_object(cluster: Arc<Cluster>) {
+pub(crate) async fn validating_chains_see_the_mutated_object(cluster: Arc<TestCluster>) {
     let injection = chain(
         "injection",
         core(&["CREATE"], &["pods"]),

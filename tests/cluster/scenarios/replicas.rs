@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Answer, Client, ModuleServer, Reply, Trust, Versions, longest_overlap};
+use admittance_tests::{
+    Admittance, Client, ClientTrust, ModuleServer, Reply, TimedAnswer, Versions, longest_overlap,
+};
 use futures_util::future::BoxFuture;
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ use tokio::{
 
 use super::resources::{CHAINS_PATH, denying};
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::until,
     registration::Registration,
     scene::{Scene, compiled, pod},
@@ -41,12 +43,12 @@ const PAUSE: Duration = Duration::from_millis(5);
 const SLOWLY: Duration = Duration::from_secs(1);
 
 /// A client that sends one request after another. The chain answers each with its version.
-struct Asking {
+struct RequestingClient {
     stop: watch::Sender<bool>,
-    answers: JoinHandle<Vec<Answer>>,
+    answers: JoinHandle<Vec<TimedAnswer>>,
 }
 
-impl Asking {
+impl RequestingClient {
     /// Starts a client. `ask` sends one request, and returns the answer, which contains the chain's version.
     fn begin<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> Self
     where
@@ -57,7 +59,7 @@ impl Asking {
             let mut answers = Vec::new();
             while !*stopped.borrow() {
                 let text = ask().await;
-                let answer = Answer::now(&text);
+                let answer = TimedAnswer::now(&text);
                 assert!(answer.is_some(), "the chain did not answer: {text}");
                 answers.extend(answer);
                 sleep(PAUSE).await;
@@ -67,7 +69,7 @@ impl Asking {
         Self { stop, answers }
     }
 
-    async fn end(self) -> Vec<Answer> {
+    async fn end(self) -> Vec<TimedAnswer> {
         self.stop.send_replace(true);
         self.answers.await.unwrap()
     }
@@ -83,7 +85,7 @@ struct Reviewer {
 impl Reviewer {
     fn new(scene: &Scene, program: &Admittance) -> Self {
         let authorities = String::from_utf8(scene.authority("certs")).unwrap();
-        let trust = Trust {
+        let trust = ClientTrust {
             authorities: &authorities,
             identity: None,
         };
@@ -94,7 +96,7 @@ impl Reviewer {
     }
 
     async fn version(&self) -> Option<u32> {
-        Some(Answer::now(&self.clone().ask().await)?.version)
+        Some(TimedAnswer::now(&self.clone().ask().await)?.version)
     }
 
     async fn ask(self) -> String {
@@ -106,33 +108,33 @@ impl Reviewer {
     }
 }
 
-struct Replica {
+struct ScenarioReplica {
     program: Admittance,
     address: SocketAddr,
     reviewer: Reviewer,
-    asking: Asking,
+    asking: RequestingClient,
 }
 
 #[derive(Clone, Copy)]
-enum End {
+enum ReplicaEnd {
     /// The replica gets SIGTERM, as in a rolling update.
     Terminated,
     Killed,
 }
 
 /// Three replicas behind one address, at which the API server calls them.
-struct Fleet {
+struct ClusterFleet {
     scene: Scene,
     modules: ModuleServer,
     /// The running replicas. The last one has a store of its own at first, as if it ran on another node.
-    replicas: Vec<Replica>,
+    replicas: Vec<ScenarioReplica>,
     /// The directory that contains the store of two replicas, and the CA of the module server.
     _files: TempDir,
     /// The addresses of the running replicas. Each new connection goes to the next one in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
-    users: Vec<Asking>,
+    users: Vec<RequestingClient>,
     /// The answers that users got through the API server, and those of replicas that were stopped.
-    answers: Vec<Answer>,
+    answers: Vec<TimedAnswer>,
     /// How many requests users have sent through the API server.
     through_api_server: usize,
     version: u32,
@@ -183,8 +185,8 @@ fn review() -> String {
     review.to_string()
 }
 
-impl Fleet {
-    async fn start(cluster: Arc<Cluster>) -> Self {
+impl ClusterFleet {
+    async fn start(cluster: Arc<TestCluster>) -> Self {
         let modules = ModuleServer::start().await.unwrap();
         let files = TempDir::new().unwrap();
         let authority = files.path().join("modules.pem");
@@ -222,12 +224,12 @@ impl Fleet {
         let reviewer = Reviewer::new(&self.scene, &program);
         let port = reviewer.url.trim_end_matches("/validate").rsplit(':').next();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap().parse().unwrap()));
-        let asking = Asking::begin({
+        let asking = RequestingClient::begin({
             let reviewer = reviewer.clone();
             move || reviewer.clone().ask()
         });
         self.addresses.lock().unwrap().push(address);
-        self.replicas.push(Replica {
+        self.replicas.push(ScenarioReplica {
             program,
             address,
             reviewer,
@@ -249,7 +251,7 @@ impl Fleet {
     fn let_users_create(&mut self) {
         for user in 0..USERS {
             let create = self.creation(&format!("by-user-{user}"));
-            self.users.push(Asking::begin(move || {
+            self.users.push(RequestingClient::begin(move || {
                 let reply = create();
                 async {
                     let reply = reply.await;
@@ -327,7 +329,7 @@ impl Fleet {
     }
 
     /// Stops the leader or another replica, and starts a new one.
-    async fn replace(&mut self, is_leader: bool, end: End) {
+    async fn replace(&mut self, is_leader: bool, end: ReplicaEnd) {
         let place = until("a replica that leads, or not", async || {
             for (index, replica) in self.replicas.iter().enumerate() {
                 let status = replica.program.status().await.unwrap();
@@ -345,13 +347,13 @@ impl Fleet {
             .retain(|address| *address != replica.address);
         self.answers.extend(replica.asking.end().await);
         match end {
-            End::Terminated => {
+            ReplicaEnd::Terminated => {
                 // On SIGTERM, the replica closes its connections gracefully, so that users lose no request.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
             }
-            End::Killed => {
+            ReplicaEnd::Killed => {
                 // A kill loses the requests that the replica has accepted, so the test stops the users before that.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
@@ -441,16 +443,16 @@ impl Fleet {
     }
 }
 
-pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<Cluster>) {
+pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<TestCluster>) {
     let share = cluster.changes / 5;
-    let mut fleet = Fleet::start(cluster).await;
+    let mut fleet = ClusterFleet::start(cluster).await;
     fleet.wait_for_slow_replica().await;
     fleet.changes(share).await;
-    fleet.replace(true, End::Terminated).await;
+    fleet.replace(true, ReplicaEnd::Terminated).await;
     fleet.changes(share).await;
-    fleet.replace(false, End::Killed).await;
+    fleet.replace(false, ReplicaEnd::Killed).await;
     fleet.changes(share).await;
-    fleet.replace(true, End::Killed).await;
+    fleet.replace(true, ReplicaEnd::Killed).await;
     fleet.changes(share).await;
     fleet.go_on_without_api_server().await;
     fleet.changes(share).await;

@@ -6,7 +6,7 @@ use admittance_tests::Admittance;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{Cluster, User},
+    cluster::{ClusterUser, TestCluster},
     process::until,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, pod, validating},
@@ -33,14 +33,14 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
 
 /// Applies documents without kubectl's validation, because kubectl 1.20 does not know some of their fields. The API
 /// server drops these fields.
-async fn apply(cluster: &Cluster, documents: &str) {
+async fn apply(cluster: &TestCluster, documents: &str) {
     let arguments = ["apply", "--validate=false", "-f", "-"];
     let kubectl = cluster.kubectl().unwrap();
     kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
 }
 
 /// Creates Admittance's CustomResourceDefinitions, and grants the rights in the manifests for this configuration.
-pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
+pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
     apply(cluster, &crds.stdout).await;
@@ -77,14 +77,14 @@ pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
             "kind": format!("{kind}Binding"),
             "metadata": {"name": SERVICE, "namespace": "default"},
             "roleRef": {"apiGroup": group, "kind": kind, "name": name},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": User::Admittance.name()}],
+            "subjects": [{"apiGroup": group, "kind": "User", "name": ClusterUser::Admittance.name()}],
         });
         apply(cluster, &binding.to_string()).await;
     }
 }
 
 /// Starts a server that reads chains and Gatekeeper policies from the cluster, with the rights in its manifests.
-async fn reading(cluster: Arc<Cluster>) -> Scene {
+async fn reading(cluster: Arc<TestCluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
         "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
     }}});
@@ -93,7 +93,7 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     prepare(&cluster, &config).await;
     // The server reads its certificate from a file, so the CA bundle has to come from a file as well.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
-    let kubeconfig = cluster.kubeconfig(User::Admittance);
+    let kubeconfig = cluster.kubeconfig(ClusterUser::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
     Scene::with_dialect(cluster, dialect, more, &[]).await
 }
@@ -119,7 +119,7 @@ async fn until_refused(scene: &Scene, words: &str) {
     .await;
 }
 
-pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
+pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     let name = scene.namespace.clone();
     let (group, resources) = ("admittance.dev", ["admissionchains"]);
@@ -200,7 +200,7 @@ pub(super) fn crd(group: &str, version: &str, plural: &str, kind: &str, scope: &
     })
 }
 
-pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
+pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<TestCluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
     let apply = async |object: Value| {

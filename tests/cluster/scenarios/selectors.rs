@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::until,
     registration::Registration,
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
@@ -20,7 +20,7 @@ fn injection() -> Value {
     chain("injection", core(&["CREATE"], &["pods"]), json!([stage]))
 }
 
-pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<Cluster>) {
+pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<TestCluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
@@ -51,7 +51,7 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
 }
 
 /// The Pod follows its namespace before the server's watch has reported the namespace, so the server has to ask.
-pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
+pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
@@ -86,7 +86,7 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
 }
 
 /// Without the API server, chains that need labels of namespaces fail, and their failure policies apply. Others work.
-pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<Cluster>) {
+pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<TestCluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({
         "apiVersion": "v1",

@@ -2,16 +2,16 @@
 
 use std::{fs, sync::Arc};
 
-use admittance_tests::{Artifacts, Client, Trust};
+use admittance_tests::{Artifacts, Client, ClientTrust};
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     kubectl::Kubectl,
     process::{NEVER, until},
     registration::Registration,
-    rest::Rest,
+    rest::UserClient,
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
@@ -31,7 +31,7 @@ struct Creator {
 
 enum PodCreator {
     Kubectl(Kubectl),
-    Rest(Box<Rest>),
+    Rest(Box<UserClient>),
 }
 
 impl PodCreator {
@@ -133,7 +133,7 @@ pub(super) fn sidecar_image(pod: &Value) -> String {
     image(pod, "log-agent").unwrap_or_else(|| "no sidecar".to_owned())
 }
 
-pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
+pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let mut creators = PodCreators::begin(&scene, sidecar_image);
@@ -161,7 +161,7 @@ fn status_annotation(pod: &Value) -> String {
 }
 
 /// The old and the new version of the plugin write different annotations, which show by which one a Pod was changed.
-pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
+pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<TestCluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();
     let new = replaced(&old, STATUS.as_bytes(), OTHER_STATUS.as_bytes());
@@ -193,7 +193,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     result
 }
 
-pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cluster>) {
+pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<TestCluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let mut creators = PodCreators::begin(&scene, sidecar_image);
@@ -217,7 +217,7 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
 /// A new CA replaces the old one in three steps, as operators should do it. First, the API server trusts both CAs. Then
 /// the server gets its new certificate. Finally, the API server trusts only the new CA. With each change of the trusted
 /// CAs, the API server connects again.
-pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<Cluster>) {
+pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<TestCluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
     scene.register(&registration).await;
@@ -251,7 +251,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     creators.end(&[OLD]).await;
 }
 
-pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
+pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<TestCluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
     scene.register(&registration).await;
@@ -273,7 +273,7 @@ async fn until_trusted(scene: &Scene, authority: &[u8]) {
     let authorities = String::from_utf8(authority.to_vec()).unwrap();
     until("a certificate of the new authority", async || {
         // A new client has no open connection, so it gets the certificate that the server presents now.
-        let client = Client::trusting(Trust {
+        let client = Client::trusting(ClientTrust {
             authorities: &authorities,
             identity: None,
         })

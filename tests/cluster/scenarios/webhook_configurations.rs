@@ -11,7 +11,7 @@ use super::{
     updates::{PodCreators, sidecar_image},
 };
 use crate::{
-    cluster::{Cluster, User},
+    cluster::{ClusterUser, TestCluster},
     process::until,
     scene::{GOOD_IMAGE, Scene, chain, compiled, containers, pod, sidecar},
 };
@@ -21,7 +21,7 @@ const PORT: u16 = 443;
 
 /// Returns a server that issues its own certificate and writes its own webhook configurations. They refer to a Service
 /// with an external host, which is this machine.
-async fn keeping(cluster: Arc<Cluster>) -> Scene {
+async fn keeping(cluster: Arc<TestCluster>) -> Scene {
     let config = json!({
         "dialect": {"kubernetes": {"webhookConfigurations": {
             "service": format!("{SERVICE}.default"), "certificate": {"overlap": "1s"},
@@ -31,7 +31,7 @@ async fn keeping(cluster: Arc<Cluster>) -> Scene {
     });
     prepare(&cluster, &config).await;
     let mut config = config;
-    config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+    config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(ClusterUser::Admittance));
     let mut scene = Scene::without_server(cluster, &config).await;
     let service = json!({
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ fn mutating(stage: Value) -> Value {
     chain("sidecars", rules, json!([stage]))
 }
 
-pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Cluster>) {
+pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<TestCluster>) {
     let scene = keeping(cluster).await;
     until_changed(&scene, &["web"]).await;
 

@@ -3,9 +3,9 @@
 
 use std::{env, sync::LazyLock};
 
-use admittance_fuzz::{TARGETS, Target};
+use admittance_fuzz::{FuzzTarget, TARGETS};
 
-static TARGET: LazyLock<Target> = LazyLock::new(|| {
+static TARGET: LazyLock<FuzzTarget> = LazyLock::new(|| {
     let wanted = env::var("ADMITTANCE_FUZZ_TARGET").unwrap_or_default();
     match TARGETS.iter().find(|(name, _)| *name == wanted) {
         Some((_, target)) => *target,

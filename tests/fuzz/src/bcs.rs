@@ -2,9 +2,11 @@ use std::sync::LazyLock;
 
 use admittance::{
     admission::{Patch, Request},
-    dialect::{Class, Dialect, Inspection, Reading},
+    dialect::{BodyReading, Class, Dialect, Inspection},
 };
-use admittance_bcs::{Bcs, Forwarding, NextBody, Relay, UpstreamKind, definitions_reply, forwarding, relay};
+use admittance_bcs::{
+    Bcs, NextBody, Relay, SchedulerForwarding, UpstreamKind, definitions_reply, forwarding, relay,
+};
 use bytes::Bytes;
 use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
@@ -52,7 +54,7 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
 
 /// Reads a request with this body, and again with the body that would be forwarded. Both must be equal.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
-    let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
+    let Ok(BodyReading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;
     };
     let body = canonical.as_ref().unwrap_or(body);
@@ -74,7 +76,7 @@ fn read_again(
     body: &Bytes,
 ) -> (Box<Request>, Option<Bytes>) {
     match dialect.read(head, inspection, body) {
-        Ok(Reading::Admit { request, canonical }) => (request, canonical),
+        Ok(BodyReading::Admit { request, canonical }) => (request, canonical),
         other => panic!("{body:?} was a request, and is {other:?}"),
     }
 }
@@ -87,21 +89,21 @@ fn assert_same(before: &Request, after: &Request) {
     );
 }
 
-fn check_forwarding(forwarding: &Forwarding) {
+fn check_forwarding(forwarding: &SchedulerForwarding) {
     match forwarding {
-        Forwarding::Rewritten(rewritten) => {
+        SchedulerForwarding::Rewritten(rewritten) => {
             if let NextBody::New(body) = &rewritten.body {
                 is_json(body);
             }
         }
-        Forwarding::Reply(reply) => {
+        SchedulerForwarding::Reply(reply) => {
             if reply.headers()[CONTENT_TYPE] == "application/json" {
                 is_json(reply.body());
             } else {
                 assert_eq!(reply.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
             }
         }
-        Forwarding::OtherServer(_) => {}
+        SchedulerForwarding::OtherServer(_) => {}
     }
 }
 

@@ -1,5 +1,5 @@
 use admittance_definitions::{
-    BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
+    BcsObject, DefinitionFile, DefinitionId, DefinitionSet, ExpectedDefinitions, Mistakes, load_text,
 };
 
 /// Reads definitions in any format, as YAML or JSON. Checks that mistakes have a position; that an accepted file gives
@@ -42,7 +42,7 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
-        let applied = set.apply(&stored.text, "input", Expected::Existing, &|_| None);
+        let applied = set.apply(&stored.text, "input", ExpectedDefinitions::Existing, &|_| None);
         // An item of a list cannot be replaced alone, so applying it fails.
         let Ok(change) = applied else {
             continue;

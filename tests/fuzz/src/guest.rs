@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance::admission::{Chain, GroupVersionKind, GroupVersionResource, Object, Operation, Request};
-use admittance_sandbox::{Limits, PluginConfig, Sandbox, SandboxConfig};
+use admittance_sandbox::{CallLimits, PluginConfig, Sandbox, SandboxConfig};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -52,9 +52,9 @@ async fn plugin() -> Chain {
     let sandbox = result.expect("the sandbox starts");
     let config = PluginConfig {
         name: "fuzz".to_owned(),
-        limits: Limits {
+        limits: CallLimits {
             time: Duration::from_secs(60),
-            ..Limits::default()
+            ..CallLimits::default()
         },
         ..PluginConfig::default()
     };

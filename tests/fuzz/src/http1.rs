@@ -9,17 +9,17 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 /// A function that returns the response to a request with this path.
-type Responder = dyn Fn(&str) -> Answer + Send + Sync;
+type Responder = dyn Fn(&str) -> ParsedReply + Send + Sync;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ParsedReply {
     pub(crate) status: u16,
     /// The header lines of the response. The server adds `Content-Length`.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl ParsedReply {
     pub(crate) fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self {
             status: 200,
@@ -32,7 +32,7 @@ impl Answer {
 /// Starts a server on a loopback port, which runs until the thread ends. Returns its address.
 pub(crate) async fn serve(
     tls: Option<TlsAcceptor>,
-    answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+    answer: impl Fn(&str) -> ParsedReply + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -89,7 +89,7 @@ async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answe
         received.drain(..end + length);
         let mut words = head.split(' ');
         let is_head = words.next() == Some("HEAD");
-        let Answer {
+        let ParsedReply {
             status,
             headers,
             body,

@@ -40,10 +40,10 @@ pub use self::{
 };
 
 /// A fuzz target, which gets arbitrary bytes and panics if an invariant does not hold.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All fuzz targets: (name of the directory with the target's inputs, target).
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, FuzzTarget); 16] = [
     ("bcs", bcs),
     ("cel", cel),
     ("config", config),

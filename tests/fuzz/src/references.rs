@@ -5,7 +5,7 @@ use admittance::{
     Digest, ModuleReference,
     definitions::{DefinitionId, StageId},
 };
-use admittance_catalog::signature::{IdentityPattern, Source, SourcePattern};
+use admittance_catalog::signature::{IdentityPattern, ReferenceSource, SourcePattern};
 
 use crate::parts;
 
@@ -34,8 +34,9 @@ pub fn references(input: &[u8]) {
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }
-    if let (Ok(source), Some(pattern)) = (Source::from_reference(&reference), pattern) {
-        let again = Source::from_reference(&reference.to_string().parse().expect("it was read before"));
+    if let (Ok(source), Some(pattern)) = (ReferenceSource::from_reference(&reference), pattern) {
+        let again =
+            ReferenceSource::from_reference(&reference.to_string().parse().expect("it was read before"));
         assert_eq!(again.expect("it was understood before"), source);
         let all: SourcePattern = "**".parse().expect("the pattern of everything");
         assert!(all.matches(&source));

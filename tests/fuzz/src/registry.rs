@@ -11,7 +11,7 @@ use admittance_catalog::{
 
 use crate::{
     block_on,
-    http1::{Answer, serve},
+    http1::{ParsedReply, serve},
     parts,
 };
 
@@ -26,11 +26,11 @@ const KEY: &str = include_str!(concat!(
 /// module without a signature by the required key is rejected.
 pub fn registry(input: &[u8]) {
     thread_local! {
-        static SCENE: Scene = block_on(Scene::new());
+        static SCENE: RegistryScene = block_on(RegistryScene::new());
     }
     let [manifest, referrers, signature] = parts(input);
     SCENE.with(|scene| {
-        *scene.content.lock().expect("nothing panics with it") = Content {
+        *scene.content.lock().expect("nothing panics with it") = RegistryContent {
             manifest: manifest.to_vec(),
             referrers: referrers.to_vec(),
             signature: signature.to_vec(),
@@ -50,36 +50,36 @@ pub fn registry(input: &[u8]) {
 }
 
 #[derive(Default)]
-struct Content {
+struct RegistryContent {
     manifest: Vec<u8>,
     referrers: Vec<u8>,
     signature: Vec<u8>,
 }
 
-impl Content {
-    fn answer(&self, path: &str) -> Answer {
+impl RegistryContent {
+    fn answer(&self, path: &str) -> ParsedReply {
         let is = |part: &str| path.contains(part);
         if path == "/v2/" {
-            Answer::ok("{}")
+            ParsedReply::ok("{}")
         } else if is("/manifests/1.0") {
-            Answer::ok(self.manifest.as_slice())
+            ParsedReply::ok(self.manifest.as_slice())
         } else if is("/referrers/") {
-            Answer::ok(self.referrers.as_slice())
+            ParsedReply::ok(self.referrers.as_slice())
         } else if is("/manifests/") {
-            Answer::ok(self.signature.as_slice())
+            ParsedReply::ok(self.signature.as_slice())
         } else if is(&format!("/blobs/{}", Digest::of(MODULE))) {
-            Answer::ok(MODULE)
+            ParsedReply::ok(MODULE)
         } else {
-            Answer {
+            ParsedReply {
                 status: 404,
-                ..Answer::ok("{}")
+                ..ParsedReply::ok("{}")
             }
         }
     }
 }
 
-struct Scene {
-    content: Arc<Mutex<Content>>,
+struct RegistryScene {
+    content: Arc<Mutex<RegistryContent>>,
     reference: ModuleReference,
     /// A catalog that accepts modules without signatures.
     trusting: Catalog,
@@ -87,9 +87,9 @@ struct Scene {
     strict: Catalog,
 }
 
-impl Scene {
+impl RegistryScene {
     async fn new() -> Self {
-        let content = Arc::new(Mutex::new(Content::default()));
+        let content = Arc::new(Mutex::new(RegistryContent::default()));
         let served = content.clone();
         let address = serve(None, move |path| {
             served.lock().expect("nothing panics with it").answer(path)

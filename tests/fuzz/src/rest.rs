@@ -1,6 +1,8 @@
 use admittance::{
     admission::{GroupVersionResource, Operation},
-    dialect::{Class, Dialect, KindSource, Reading, Rest, RestConfig, Route, Unmatched, ValueSource},
+    dialect::{
+        BodyReading, Class, Dialect, KindSource, Rest, RestConfig, RestRoute, UnmatchedWrites, ValueSource,
+    },
 };
 use bytes::Bytes;
 use http::Method;
@@ -35,7 +37,7 @@ pub fn rest(input: &[u8]) {
         Class::Inspect(inspection) => {
             let body = Bytes::copy_from_slice(body);
             inspect(&dialect, &head, &inspection, &body);
-            let Ok(Reading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
+            let Ok(BodyReading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
                 return;
             };
             for name in names {
@@ -58,7 +60,7 @@ fn dialect() -> Rest {
         resource: "jobs".to_owned(),
     };
     let pointer = |text: &str| text.parse().expect("a pointer");
-    let mut by_name = Route::new(
+    let mut by_name = RestRoute::new(
         [Method::PUT],
         "/v1/jobs/{id}",
         Operation::Update,
@@ -71,7 +73,7 @@ fn dialect() -> Rest {
         ValueSource::Pointer(pointer("/Job/Namespace")),
     ];
     by_name.object = pointer("/Job");
-    let new = Route::new(
+    let new = RestRoute::new(
         [Method::POST],
         "/v1/jobs",
         Operation::Create,
@@ -79,7 +81,7 @@ fn dialect() -> Rest {
         KindSource::Pointer(pointer("/Job/Type")),
     );
     let mut config = RestConfig::new(vec![by_name, new]);
-    config.unmatched = Unmatched::Pass;
+    config.unmatched = UnmatchedWrites::Pass;
     Rest::new(config).expect("the routes are right")
 }
 

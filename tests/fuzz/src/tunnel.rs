@@ -1,5 +1,5 @@
 use admittance_gateway::tunnel::{
-    AllowedConnections, Budget, LARGEST_OF_AGENT, Session, TunnelDestination, websocket_config,
+    AllowedConnections, Budget, LARGEST_OF_AGENT, TunnelDestination, TunnelSession, websocket_config,
 };
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
@@ -22,7 +22,7 @@ pub fn tunnel(input: &[u8]) {
         let theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, config).await;
         let gateway = Budget::new(LIMIT);
         let budget = gateway.part(LIMIT);
-        let (session, outgoing) = Session::new(budget.clone());
+        let (session, outgoing) = TunnelSession::new(budget.clone());
         let running = session.clone();
         let running =
             tokio::spawn(async move { running.run(ours, outgoing, &AllowedConnections::Nothing).await });

@@ -4,14 +4,14 @@ use admittance::admission::{
     Chain, GroupVersionKind, GroupVersionResource, Object, Operation, Protocol, Request, ReviewVersion, Uid,
     WebhookTarget,
 };
-use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
+use admittance_webhook::{AddressOverrides, Webhook, WebhookClients, WebhookConfig};
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 use url::Url;
 
 use crate::{
     block_on,
-    http1::{Answer, serve},
+    http1::{ParsedReply, serve},
     parts,
     verdict::{chain, judge},
 };
@@ -20,7 +20,7 @@ use crate::{
 /// line, the body.
 pub fn webhook(input: &[u8]) {
     thread_local! {
-        static SCENE: Scene = block_on(Scene::new());
+        static SCENE: WebhookScene = block_on(WebhookScene::new());
     }
     let [head, body] = parts(input);
     let head = String::from_utf8_lossy(head);
@@ -34,7 +34,7 @@ pub fn webhook(input: &[u8]) {
         return;
     }
     SCENE.with(|scene| {
-        *scene.answer.lock().expect("nothing panics with it") = Answer {
+        *scene.answer.lock().expect("nothing panics with it") = ParsedReply {
             status,
             headers: headers.to_owned(),
             body: body.to_vec(),
@@ -48,17 +48,17 @@ pub fn webhook(input: &[u8]) {
     });
 }
 
-struct Scene {
-    answer: Arc<Mutex<Answer>>,
+struct WebhookScene {
+    answer: Arc<Mutex<ParsedReply>>,
     review: Chain,
     old_review: Chain,
     resource: Chain,
     request: Request,
 }
 
-impl Scene {
+impl WebhookScene {
     async fn new() -> Self {
-        let answer = Arc::new(Mutex::new(Answer::ok("")));
+        let answer = Arc::new(Mutex::new(ParsedReply::ok("")));
         let answers = || {
             let answer = answer.clone();
             move |_: &str| answer.lock().expect("nothing panics with it").clone()
@@ -76,7 +76,7 @@ impl Scene {
             .expect("the key is that of the certificate");
         let secure = serve(Some(TlsAcceptor::from(Arc::new(server))), answers()).await;
         let plain = serve(None, answers()).await;
-        let clients = WebhookClients::new(Resolve::default());
+        let clients = WebhookClients::new(AddressOverrides::default());
         let hook = |protocol, url: String| {
             let mut config =
                 WebhookConfig::new(protocol, WebhookTarget::Url(Url::parse(&url).expect("a URL")));

@@ -43,7 +43,7 @@ macro_rules! corpora {
 
 corpora!(bcs cel config definitions guest patch references registry rest review selectors signatures store tunnel webhook yaml);
 
-fn run(name: &str, target: admittance_fuzz::Target) {
+fn run(name: &str, target: admittance_fuzz::FuzzTarget) {
     let mut inputs: Vec<PathBuf> = fs::read_dir(corpora().join(name))
         .unwrap()
         .map(|entry| entry.unwrap().path())

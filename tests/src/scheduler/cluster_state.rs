@@ -17,13 +17,13 @@ pub struct MesosCluster(Arc<Mutex<ClusterState>>);
 #[derive(Debug, Default)]
 struct ClusterState {
     objects: BTreeMap<ObjectKey, Value>,
-    writes: Vec<Write>,
+    writes: Vec<StateWrite>,
 }
 
-pub type ObjectKey = (Kind, String, String);
+pub type ObjectKey = (SchedulerKind, String, String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SchedulerKind {
     Application,
     Deployment,
     Daemonset,
@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum SchedulerVerb {
     Create,
     Change,
     Delete,
@@ -41,29 +41,29 @@ pub enum Verb {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct StateWrite {
     /// The address of the fake scheduler that handled the write.
     pub by: SocketAddr,
-    pub verb: Verb,
+    pub verb: SchedulerVerb,
     pub to: ObjectKey,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RouteEffect {
-    Create(Kind),
-    Change(Kind),
-    Delete(Kind),
-    Scale(Kind),
-    Get(Kind),
-    List(Kind),
+    Create(SchedulerKind),
+    Change(SchedulerKind),
+    Delete(SchedulerKind),
+    Scale(SchedulerKind),
+    Get(SchedulerKind),
+    List(SchedulerKind),
     /// The route returns the JSON from which an object was created: its `raw_json`.
-    Define(Kind),
+    Define(SchedulerKind),
     Versions,
     /// The route neither reads nor changes the state of the fake cluster.
     Nothing,
 }
 
-struct Refused(u32, String);
+struct SchedulerError(u32, String);
 
 const DECODE: u32 = 1_405_010;
 const REQUEST_DATA: u32 = 1_405_008;
@@ -71,7 +71,7 @@ const COMMON: u32 = 1_405_200;
 const EXISTS: u32 = 1_405_201;
 const NOT_FOUND: u32 = 1_405_202;
 
-impl Kind {
+impl SchedulerKind {
     fn word(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -98,12 +98,12 @@ impl Kind {
 }
 
 impl MesosCluster {
-    pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
+    pub fn object(&self, kind: SchedulerKind, namespace: &str, name: &str) -> Option<Value> {
         let key = (kind, namespace.to_owned(), name.to_owned());
         self.lock().objects.get(&key).cloned()
     }
 
-    pub fn writes(&self) -> Vec<Write> {
+    pub fn writes(&self) -> Vec<StateWrite> {
         self.lock().writes.clone()
     }
 
@@ -143,13 +143,13 @@ impl MesosCluster {
                 .get(&named(kind))
                 .map(|object| object.get("raw_json").cloned().unwrap_or_default()),
             RouteEffect::Versions => state
-                .get(&named(Kind::Application))
+                .get(&named(SchedulerKind::Application))
                 .map(|_| json!(["1486469930525129787"])),
             RouteEffect::Nothing => Ok(Value::Null),
         };
         match done {
             Ok(data) => json!({"result": true, "code": 0, "message": "success", "data": data}),
-            Err(Refused(code, message)) => {
+            Err(SchedulerError(code, message)) => {
                 let message = format!("(bcs-scheduler):{message}");
                 json!({"result": false, "code": code, "message": message, "data": null})
             }
@@ -158,62 +158,72 @@ impl MesosCluster {
 }
 
 impl ClusterState {
-    fn get(&self, key: &ObjectKey) -> Result<&Value, Refused> {
+    fn get(&self, key: &ObjectKey) -> Result<&Value, SchedulerError> {
         self.objects
             .get(key)
-            .ok_or_else(|| Refused(COMMON, "zk: node does not exist".to_owned()))
+            .ok_or_else(|| SchedulerError(COMMON, "zk: node does not exist".to_owned()))
     }
 
-    fn list(&self, kind: Kind, namespace: &str) -> Value {
+    fn list(&self, kind: SchedulerKind, namespace: &str) -> Value {
         let all = self.objects.iter();
         all.filter(|((of, within, _), _)| *of == kind && within == namespace)
             .map(|(_, object)| object.clone())
             .collect()
     }
 
-    fn write(&mut self, by: SocketAddr, verb: Verb, to: ObjectKey) -> Result<Value, Refused> {
-        self.writes.push(Write { by, verb, to });
+    fn write(&mut self, by: SocketAddr, verb: SchedulerVerb, to: ObjectKey) -> Result<Value, SchedulerError> {
+        self.writes.push(StateWrite { by, verb, to });
         Ok(Value::Null)
     }
 
-    fn create(&mut self, by: SocketAddr, kind: Kind, received: &SchedulerRequest) -> Result<Value, Refused> {
+    fn create(
+        &mut self,
+        by: SocketAddr,
+        kind: SchedulerKind,
+        received: &SchedulerRequest,
+    ) -> Result<Value, SchedulerError> {
         let object = decode(received)?;
         let (namespace, name) = kind.id(&object);
-        if kind == Kind::Application && object.get("Instances").and_then(Value::as_i64) <= Some(0) {
-            return Err(Refused(REQUEST_DATA, "instances error".to_owned()));
+        if kind == SchedulerKind::Application && object.get("Instances").and_then(Value::as_i64) <= Some(0) {
+            return Err(SchedulerError(REQUEST_DATA, "instances error".to_owned()));
         }
         let key = (kind, namespace, name);
         if self.objects.contains_key(&key) {
-            return Err(Refused(EXISTS, format!("{} already exist", kind.word())));
+            return Err(SchedulerError(EXISTS, format!("{} already exist", kind.word())));
         }
         self.objects.insert(key.clone(), object);
-        self.write(by, Verb::Create, key)
+        self.write(by, SchedulerVerb::Create, key)
     }
 
     fn change(
         &mut self,
         by: SocketAddr,
-        kind: Kind,
+        kind: SchedulerKind,
         received: &SchedulerRequest,
         path: &ObjectKey,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, SchedulerError> {
         let mut object = decode(received)?;
         let (namespace, name) = kind.id(&object);
         let key = (kind, namespace, name);
-        let is_in_path = matches!(kind, Kind::Application | Kind::Deployment);
+        let is_in_path = matches!(kind, SchedulerKind::Application | SchedulerKind::Deployment);
         if is_in_path && key != *path {
-            return Err(Refused(COMMON, "version RunAs or ID not correct".to_owned()));
+            return Err(SchedulerError(
+                COMMON,
+                "version RunAs or ID not correct".to_owned(),
+            ));
         }
         let Some(current) = self.objects.get(&key) else {
             return match kind {
-                Kind::Application => Err(Refused(COMMON, "cannot get old version data".to_owned())),
-                kind => Err(Refused(NOT_FOUND, format!("{} not exist", kind.word()))),
+                SchedulerKind::Application => {
+                    Err(SchedulerError(COMMON, "cannot get old version data".to_owned()))
+                }
+                kind => Err(SchedulerError(NOT_FOUND, format!("{} not exist", kind.word()))),
             };
         };
-        if kind == Kind::Application {
+        if kind == SchedulerKind::Application {
             if current.get("Kind") != object.get("Kind") {
                 let message = "cannot update different kind application";
-                return Err(Refused(COMMON, message.to_owned()));
+                return Err(SchedulerError(COMMON, message.to_owned()));
             }
             // An update of an application keeps the number of its instances.
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
@@ -221,32 +231,32 @@ impl ClusterState {
             }
             if query(received, "args") != "resource" {
                 let Ok(instances) = query(received, "instances").parse::<i64>() else {
-                    return Err(Refused(COMMON, "instances must be specified".to_owned()));
+                    return Err(SchedulerError(COMMON, "instances must be specified".to_owned()));
                 };
                 if Some(instances) > object.get("Instances").and_then(Value::as_i64) {
                     let message = "update instances num is more than version.Instances";
-                    return Err(Refused(COMMON, message.to_owned()));
+                    return Err(SchedulerError(COMMON, message.to_owned()));
                 }
             }
         }
         self.objects.insert(key.clone(), object);
-        self.write(by, Verb::Change, key)
+        self.write(by, SchedulerVerb::Change, key)
     }
 
-    fn delete(&mut self, by: SocketAddr, key: ObjectKey) -> Result<Value, Refused> {
+    fn delete(&mut self, by: SocketAddr, key: ObjectKey) -> Result<Value, SchedulerError> {
         match self.objects.remove(&key) {
-            Some(_) => self.write(by, Verb::Delete, key),
-            None => Err(Refused(NOT_FOUND, "zk: node does not exist".to_owned())),
+            Some(_) => self.write(by, SchedulerVerb::Delete, key),
+            None => Err(SchedulerError(NOT_FOUND, "zk: node does not exist".to_owned())),
         }
     }
 
-    fn scale(&mut self, by: SocketAddr, key: ObjectKey, instances: &str) -> Result<Value, Refused> {
+    fn scale(&mut self, by: SocketAddr, key: ObjectKey, instances: &str) -> Result<Value, SchedulerError> {
         let count: u64 = instances
             .parse()
-            .map_err(|_| Refused(COMMON, format!("instances is `{instances}`")))?;
+            .map_err(|_| SchedulerError(COMMON, format!("instances is `{instances}`")))?;
         self.get(&key)?;
         let pointer = match key.0 {
-            Kind::Deployment => "/version/Instances",
+            SchedulerKind::Deployment => "/version/Instances",
             _ => "/Instances",
         };
         if let Some(found) = self
@@ -256,12 +266,12 @@ impl ClusterState {
         {
             *found = count.into();
         }
-        self.write(by, Verb::Scale, key)
+        self.write(by, SchedulerVerb::Scale, key)
     }
 }
 
-fn decode(received: &SchedulerRequest) -> Result<Value, Refused> {
-    serde_json::from_slice(&received.body).map_err(|error| Refused(DECODE, error.to_string()))
+fn decode(received: &SchedulerRequest) -> Result<Value, SchedulerError> {
+    serde_json::from_slice(&received.body).map_err(|error| SchedulerError(DECODE, error.to_string()))
 }
 
 fn query(received: &SchedulerRequest, name: &str) -> String {

@@ -3,26 +3,26 @@
 use http::{Method, Uri};
 
 use super::{
-    cluster_state::Kind::{Application, ConfigMap, Daemonset, Deployment, Secret, Service},
     cluster_state::RouteEffect::{self, Change, Create, Define, Delete, Get, List, Nothing, Scale, Versions},
-    shape::{Field, Shape, must},
+    cluster_state::SchedulerKind::{Application, ConfigMap, Daemonset, Deployment, Secret, Service},
+    shape::{BodyShape, SchedulerField, must},
     types,
 };
 
 /// A route of the fake scheduler: its query parameters, the type of its request body, and its effect.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct SchedulerRoute {
     method: &'static str,
     path: &'static str,
     query: &'static [&'static str],
     /// The type of the request body; `None` if the route reads no body.
-    body: Option<Shape>,
+    body: Option<BodyShape>,
     pub(super) effect: RouteEffect,
 }
 
 /// The route that handles a request, with the values of the parameters in its path.
 pub(super) enum RouteMatch {
-    Route(&'static Route, Vec<(&'static str, String)>),
+    Route(&'static SchedulerRoute, Vec<(&'static str, String)>),
     Nothing,
 }
 
@@ -30,10 +30,10 @@ const fn row(
     method: &'static str,
     path: &'static str,
     query: &'static [&'static str],
-    body: Option<Shape>,
+    body: Option<BodyShape>,
     effect: RouteEffect,
-) -> Route {
-    Route {
+) -> SchedulerRoute {
+    SchedulerRoute {
         method,
         path,
         query,
@@ -42,16 +42,19 @@ const fn row(
     }
 }
 
-const fn body(shape: Shape) -> Option<Shape> {
+const fn body(shape: BodyShape) -> Option<BodyShape> {
     Some(shape)
 }
 
-const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
+const AGENTS: BodyShape = BodyShape::List(&BodyShape::Object(&[SchedulerField(
+    "innerIP",
+    must(&BodyShape::Text),
+)]));
 /// The type of a request body whose members are not checked, such as a command or a custom resource.
-const ANY: Shape = Shape::Object(&[]);
+const ANY: BodyShape = BodyShape::Object(&[]);
 
 #[rustfmt::skip]
-static ROUTES: [Route; 57] = [
+static ROUTES: [SchedulerRoute; 57] = [
     row("POST",   "/v1/apps",                                        &[], body(types::VERSION), Create(Application)),
     row("GET",    "/v1/{ns}/apps",                                   &["kind"], None, List(Application)),
     row("GET",    "/v1/apps/{ns}/{name}",                            &["kind"], None, Get(Application)),
@@ -141,7 +144,7 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
     }
 }
 
-impl Route {
+impl SchedulerRoute {
     /// Returns the problems with the query and the body of a request for this route.
     pub(super) fn problems(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');

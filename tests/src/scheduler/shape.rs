@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A type of JSON values. As in Go, null is a value of every type, and an object may have members that are not listed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
+pub(super) enum BodyShape {
     Text,
     Whole,
     Number,
@@ -16,27 +16,27 @@ pub(super) enum Shape {
     OneOf(&'static [&'static str]),
     StringMap,
     List(&'static Self),
-    Object(&'static [Field]),
+    Object(&'static [SchedulerField]),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field(pub(super) &'static str, pub(super) Member);
+pub(super) struct SchedulerField(pub(super) &'static str, pub(super) ShapeMember);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Member {
-    Must(&'static Shape),
-    May(&'static Shape),
+pub(super) enum ShapeMember {
+    Must(&'static BodyShape),
+    May(&'static BodyShape),
 }
 
-pub(super) const fn must(shape: &'static Shape) -> Member {
-    Member::Must(shape)
+pub(super) const fn must(shape: &'static BodyShape) -> ShapeMember {
+    ShapeMember::Must(shape)
 }
 
-pub(super) const fn may(shape: &'static Shape) -> Member {
-    Member::May(shape)
+pub(super) const fn may(shape: &'static BodyShape) -> ShapeMember {
+    ShapeMember::May(shape)
 }
 
-impl Shape {
+impl BodyShape {
     pub(super) fn check(&self, path: &str, value: &Value, problems: &mut Vec<String>) {
         let is = match (self, value) {
             (_, Value::Null) => true,
@@ -53,13 +53,13 @@ impl Shape {
                 true
             }
             (Self::Object(fields), Value::Object(members)) => {
-                for Field(name, member) in *fields {
+                for SchedulerField(name, member) in *fields {
                     match (member, members.get(*name)) {
-                        (Member::Must(shape) | Member::May(shape), Some(value)) => {
+                        (ShapeMember::Must(shape) | ShapeMember::May(shape), Some(value)) => {
                             shape.check(&format!("{path}.{name}"), value, problems);
                         }
-                        (Member::Must(_), None) => problems.push(format!("{path}.{name} is not there")),
-                        (Member::May(_), None) => {}
+                        (ShapeMember::Must(_), None) => problems.push(format!("{path}.{name} is not there")),
+                        (ShapeMember::May(_), None) => {}
                     }
                 }
                 true
@@ -116,13 +116,13 @@ mod tests {
 
     #[test]
     fn a_body_that_the_scheduler_cannot_decode_is_reported() {
-        const SHAPE: Shape = Shape::Object(&[
-            Field("name", must(&Shape::Text)),
-            Field("count", may(&Shape::Whole)),
-            Field("mode", may(&Shape::OneOf(&["RW", "R"]))),
-            Field("labels", may(&Shape::StringMap)),
-            Field("many", may(&Shape::List(&Shape::Number))),
-            Field("is", may(&Shape::Flag)),
+        const SHAPE: BodyShape = BodyShape::Object(&[
+            SchedulerField("name", must(&BodyShape::Text)),
+            SchedulerField("count", may(&BodyShape::Whole)),
+            SchedulerField("mode", may(&BodyShape::OneOf(&["RW", "R"]))),
+            SchedulerField("labels", may(&BodyShape::StringMap)),
+            SchedulerField("many", may(&BodyShape::List(&BodyShape::Number))),
+            SchedulerField("is", may(&BodyShape::Flag)),
         ]);
         for (value, expected) in [
             (json!({"name": "a", "other": 1}), ""),

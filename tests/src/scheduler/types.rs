@@ -3,137 +3,142 @@
 //! fields of a `Version` are always present.
 
 use super::shape::{
-    Field,
-    Shape::{self, Flag, List, Number, Object, OneOf, StringMap, Text, Whole},
-    may, must,
+    BodyShape::{self, Flag, List, Number, Object, OneOf, StringMap, Text, Whole},
+    SchedulerField, may, must,
 };
 
-const METADATA: Shape = Object(&[
-    Field("name", must(&Text)),
-    Field("namespace", must(&Text)),
-    Field("creationTimestamp", may(&Text)),
-    Field("labels", may(&StringMap)),
-    Field("annotations", may(&StringMap)),
-    Field("clusterName", may(&Text)),
+const METADATA: BodyShape = Object(&[
+    SchedulerField("name", must(&Text)),
+    SchedulerField("namespace", must(&Text)),
+    SchedulerField("creationTimestamp", may(&Text)),
+    SchedulerField("labels", may(&StringMap)),
+    SchedulerField("annotations", may(&StringMap)),
+    SchedulerField("clusterName", may(&Text)),
 ]);
 
 /// The type of an object that the scheduler stores unchanged. Only its metadata are checked.
-pub(super) const NAMED: Shape = Object(&[Field("metadata", must(&METADATA))]);
+pub(super) const NAMED: BodyShape = Object(&[SchedulerField("metadata", must(&METADATA))]);
 
-const RESOURCES: Shape = Object(&[
-    Field("Cpus", must(&Number)),
-    Field("Mem", must(&Number)),
-    Field("Disk", must(&Number)),
+const RESOURCES: BodyShape = Object(&[
+    SchedulerField("Cpus", must(&Number)),
+    SchedulerField("Mem", must(&Number)),
+    SchedulerField("Disk", must(&Number)),
 ]);
 
-const PORT_MAPPING: Shape = Object(&[
-    Field("ContainerPort", must(&Whole)),
-    Field("HostPort", must(&Whole)),
-    Field("Name", must(&Text)),
-    Field("Protocol", must(&Text)),
+const PORT_MAPPING: BodyShape = Object(&[
+    SchedulerField("ContainerPort", must(&Whole)),
+    SchedulerField("HostPort", must(&Whole)),
+    SchedulerField("Name", must(&Text)),
+    SchedulerField("Protocol", must(&Text)),
 ]);
 
-const DOCKER: Shape = Object(&[
-    Field("Hostname", must(&Text)),
-    Field("ForcePullImage", must(&Flag)),
-    Field("Image", must(&Text)),
-    Field("ImagePullUser", must(&Text)),
-    Field("ImagePullPasswd", must(&Text)),
-    Field("Network", must(&Text)),
-    Field("NetworkType", must(&Text)),
-    Field("Command", must(&Text)),
-    Field("Arguments", must(&List(&Text))),
-    Field("Parameters", must(&List(&Object(&[])))),
-    Field("PortMappings", must(&List(&PORT_MAPPING))),
-    Field("Env", must(&StringMap)),
-    Field("Privileged", must(&Flag)),
+const DOCKER: BodyShape = Object(&[
+    SchedulerField("Hostname", must(&Text)),
+    SchedulerField("ForcePullImage", must(&Flag)),
+    SchedulerField("Image", must(&Text)),
+    SchedulerField("ImagePullUser", must(&Text)),
+    SchedulerField("ImagePullPasswd", must(&Text)),
+    SchedulerField("Network", must(&Text)),
+    SchedulerField("NetworkType", must(&Text)),
+    SchedulerField("Command", must(&Text)),
+    SchedulerField("Arguments", must(&List(&Text))),
+    SchedulerField("Parameters", must(&List(&Object(&[])))),
+    SchedulerField("PortMappings", must(&List(&PORT_MAPPING))),
+    SchedulerField("Env", must(&StringMap)),
+    SchedulerField("Privileged", must(&Flag)),
 ]);
 
-const VOLUME: Shape = Object(&[
-    Field("ContainerPath", must(&Text)),
-    Field("HostPath", must(&Text)),
-    Field("Mode", must(&OneOf(&["RW", "R"]))),
+const VOLUME: BodyShape = Object(&[
+    SchedulerField("ContainerPath", must(&Text)),
+    SchedulerField("HostPath", must(&Text)),
+    SchedulerField("Mode", must(&OneOf(&["RW", "R"]))),
 ]);
 
-const CONTAINER: Shape = Object(&[
-    Field("Type", must(&Text)),
-    Field("Docker", must(&DOCKER)),
-    Field("Volumes", must(&List(&VOLUME))),
-    Field("Resources", must(&RESOURCES)),
-    Field("LimitResoures", must(&RESOURCES)),
-    Field("ConfigMaps", must(&List(&Object(&[])))),
-    Field("Secrets", must(&List(&Object(&[])))),
-    Field("HealthChecks", must(&List(&Object(&[])))),
+const CONTAINER: BodyShape = Object(&[
+    SchedulerField("Type", must(&Text)),
+    SchedulerField("Docker", must(&DOCKER)),
+    SchedulerField("Volumes", must(&List(&VOLUME))),
+    SchedulerField("Resources", must(&RESOURCES)),
+    SchedulerField("LimitResoures", must(&RESOURCES)),
+    SchedulerField("ConfigMaps", must(&List(&Object(&[])))),
+    SchedulerField("Secrets", must(&List(&Object(&[])))),
+    SchedulerField("HealthChecks", must(&List(&Object(&[])))),
 ]);
 
-const POLICIES: [Shape; 2] = [
-    Object(&[Field("gracePeriod", must(&Whole))]),
+const POLICIES: [BodyShape; 2] = [
+    Object(&[SchedulerField("gracePeriod", must(&Whole))]),
     Object(&[
-        Field("policy", must(&OneOf(&["OnFailure", "Always", "Never"]))),
-        Field("interval", may(&Whole)),
-        Field("backoff", may(&Whole)),
+        SchedulerField("policy", must(&OneOf(&["OnFailure", "Always", "Never"]))),
+        SchedulerField("interval", may(&Whole)),
+        SchedulerField("backoff", may(&Whole)),
     ]),
 ];
 
 /// The type of a version of an application or a process. Versions of daemonsets differ: they have no `raw_json`.
-pub(super) const VERSION: Shape = Object(&[
-    Field("ID", must(&Text)),
-    Field("Name", must(&Text)),
-    Field("ObjectMeta", must(&METADATA)),
-    Field("PodObjectMeta", must(&METADATA)),
-    Field("Instances", must(&Whole)),
-    Field("RunAs", must(&Text)),
-    Field("Container", must(&List(&CONTAINER))),
-    Field("Process", must(&List(&Object(&[])))),
-    Field("Labels", must(&StringMap)),
-    Field("KillPolicy", must(&POLICIES[0])),
-    Field("RestartPolicy", must(&POLICIES[1])),
-    Field("Constraints", must(&Object(&[]))),
-    Field("Uris", must(&List(&Text))),
-    Field("Ip", must(&List(&Text))),
-    Field("Mode", must(&Text)),
-    Field("Kind", must(&OneOf(&["application", "process", "daemonset"]))),
-    Field("raw_json", may(&Object(&[Field("kind", must(&Text))]))),
+pub(super) const VERSION: BodyShape = Object(&[
+    SchedulerField("ID", must(&Text)),
+    SchedulerField("Name", must(&Text)),
+    SchedulerField("ObjectMeta", must(&METADATA)),
+    SchedulerField("PodObjectMeta", must(&METADATA)),
+    SchedulerField("Instances", must(&Whole)),
+    SchedulerField("RunAs", must(&Text)),
+    SchedulerField("Container", must(&List(&CONTAINER))),
+    SchedulerField("Process", must(&List(&Object(&[])))),
+    SchedulerField("Labels", must(&StringMap)),
+    SchedulerField("KillPolicy", must(&POLICIES[0])),
+    SchedulerField("RestartPolicy", must(&POLICIES[1])),
+    SchedulerField("Constraints", must(&Object(&[]))),
+    SchedulerField("Uris", must(&List(&Text))),
+    SchedulerField("Ip", must(&List(&Text))),
+    SchedulerField("Mode", must(&Text)),
+    SchedulerField("Kind", must(&OneOf(&["application", "process", "daemonset"]))),
+    SchedulerField("raw_json", may(&Object(&[SchedulerField("kind", must(&Text))]))),
 ]);
 
-pub(super) const DEPLOYMENT_DEF: Shape = Object(&[
-    Field("metadata", must(&METADATA)),
-    Field("selector", may(&StringMap)),
-    Field("version", must(&VERSION)),
-    Field("strategy", must(&Object(&[Field("type", must(&Text))]))),
-    Field("raw_json", must(&Object(&[Field("kind", must(&Text))]))),
+pub(super) const DEPLOYMENT_DEF: BodyShape = Object(&[
+    SchedulerField("metadata", must(&METADATA)),
+    SchedulerField("selector", may(&StringMap)),
+    SchedulerField("version", must(&VERSION)),
+    SchedulerField("strategy", must(&Object(&[SchedulerField("type", must(&Text))]))),
+    SchedulerField("raw_json", must(&Object(&[SchedulerField("kind", must(&Text))]))),
 ]);
 
 /// The type of a daemonset. The metadata of daemonsets are fields of the object itself.
-pub(super) const DAEMONSET_DEF: Shape = Object(&[
-    Field("name", must(&Text)),
-    Field("namespace", must(&Text)),
-    Field("version", must(&VERSION)),
+pub(super) const DAEMONSET_DEF: BodyShape = Object(&[
+    SchedulerField("name", must(&Text)),
+    SchedulerField("namespace", must(&Text)),
+    SchedulerField("version", must(&VERSION)),
 ]);
 
-pub(super) const MESSAGE: Shape = Object(&[
-    Field("Id", must(&Whole)),
-    Field("Type", must(&Whole)),
-    Field(
+pub(super) const MESSAGE: BodyShape = Object(&[
+    SchedulerField("Id", must(&Whole)),
+    SchedulerField("Type", must(&Whole)),
+    SchedulerField(
         "Sig",
         may(&Object(&[
-            Field("Signal", must(&Whole)),
-            Field("ProcessName", must(&Text)),
+            SchedulerField("Signal", must(&Whole)),
+            SchedulerField("ProcessName", must(&Text)),
         ])),
     ),
-    Field(
+    SchedulerField(
         "Env",
         may(&Object(&[
-            Field("Name", must(&Text)),
-            Field("Value", must(&Text)),
+            SchedulerField("Name", must(&Text)),
+            SchedulerField("Value", must(&Text)),
         ])),
     ),
-    Field(
+    SchedulerField(
         "Local",
-        may(&Object(&[Field("To", must(&Text)), Field("Base64", must(&Text))])),
+        may(&Object(&[
+            SchedulerField("To", must(&Text)),
+            SchedulerField("Base64", must(&Text)),
+        ])),
     ),
-    Field(
+    SchedulerField(
         "Remote",
-        may(&Object(&[Field("To", must(&Text)), Field("From", must(&Text))])),
+        may(&Object(&[
+            SchedulerField("To", must(&Text)),
+            SchedulerField("From", must(&Text)),
+        ])),
     ),
 ]);

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use self::source::Source;
+use self::source::BinarySource;
 use crate::{
     apt::Apt,
     command::{Error, cargo_command, root, run, say},
@@ -122,7 +122,7 @@ pub(crate) fn install() -> Result<(), Error> {
     let archive = apt.source_archive(SOURCE)?;
     let version = source::version(&archive)
         .ok_or_else(|| Error::Missing(format!("{} has no version in its name", archive.display())))?;
-    let source = Source {
+    let source = BinarySource {
         directory: layout.source(),
         go: layout.unpacked().join("usr/lib/go-1.19"),
         home: layout.home(),

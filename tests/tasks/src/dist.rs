@@ -14,7 +14,7 @@ use std::{
 };
 
 use clap::Args;
-pub(crate) use machine::Machine;
+pub(crate) use machine::TargetMachine;
 
 use crate::{
     command::{Error, root, run, say, target_directory},
@@ -31,14 +31,14 @@ pub(crate) struct Dist {
     /// Package the program for this architecture, `x86_64` or `aarch64`. If that is not this machine's architecture,
     /// the program is cross-compiled with Debian's compiler, and runs in QEMU to print its man pages.
     #[arg(long, value_name = "ARCHITECTURE", default_value = env::consts::ARCH)]
-    machine: Machine,
+    machine: TargetMachine,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The files that every package contains: the program, the files that it generates, and others.
-struct Contents {
-    machine: Machine,
+struct PackageContents {
+    machine: TargetMachine,
     program: PathBuf,
     man_pages: PathBuf,
     completions: [PathBuf; 3],
@@ -58,7 +58,7 @@ impl Dist {
             None => supply::release(&plugins::compressed()?, &self.machine)?,
         };
         say("Packing the program");
-        let contents = Contents::printed_by(program, self.machine.clone(), &staging)?;
+        let contents = PackageContents::printed_by(program, self.machine.clone(), &staging)?;
         let archive = archive(&contents, &staging, &directory)?;
         let package = debian::package(&contents, &staging, &directory)?;
         let image = image::layout(&contents, &staging, &directory)?;
@@ -78,9 +78,9 @@ impl Dist {
     }
 }
 
-impl Contents {
+impl PackageContents {
     /// Runs the program to generate its man pages and completions, and returns the content of the packages.
-    fn printed_by(program: PathBuf, machine: Machine, staging: &Path) -> Result<Self, Error> {
+    fn printed_by(program: PathBuf, machine: TargetMachine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
         run(machine.command(&program).arg("man").arg(&man_pages))?;
         let completions = [
@@ -111,7 +111,7 @@ impl Contents {
 }
 
 /// Writes the archive of the release. It contains the program, the stock plugins, and the files to install.
-fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
+fn archive(contents: &PackageContents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let name = format!("admittance-{VERSION}-{}-linux", contents.machine.name());
     let tree = staging.join("archive");
     let top = tree.join(&name);
@@ -252,7 +252,7 @@ mod tests {
         for file in &completions {
             write(file, "a script").expect("it can be written");
         }
-        let contents = Contents {
+        let contents = PackageContents {
             machine: machine.parse().expect("it is supported"),
             program,
             man_pages: staging.join("man"),
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn packages_for_another_architecture_contain_its_libraries() {
-        let machine: Machine = "aarch64".parse().expect("it is supported");
+        let machine: TargetMachine = "aarch64".parse().expect("it is supported");
         let top = target_directory().join("tmp/dist-aarch64");
         remove_directory(&top).expect("it can be removed");
         let (source, program) = (top.join("program.c"), top.join("program"));

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-pub(crate) struct Load {
+pub(crate) struct ProxyLoad {
     /// The number of processes that keep the processor busy during the tests.
     #[arg(long, default_value_t = 10)]
     processes: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Load {
 }
 
 /// Runs the tests `times` times, while other processes keep the processor busy. Continues after a failed run.
-pub(crate) fn run(arguments: &Load, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
+pub(crate) fn run(arguments: &ProxyLoad, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
     let _busy = (0..arguments.processes)
         .map(|_| Busy::start())
         .collect::<Result<Vec<_>, _>>()?;

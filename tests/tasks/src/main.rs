@@ -35,7 +35,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
 use packaged::{PROMTOOL, REGISTRY};
-use plugins::Selection;
+use plugins::PluginSelection;
 
 /// Tasks of the repository.
 #[derive(Debug, Parser)]
@@ -66,7 +66,7 @@ enum Task {
         rest: Vec<OsString>,
     },
     /// Run every test several times on a busy machine.
-    Load(load::Load),
+    Load(load::ProxyLoad),
     /// Keep one core busy (used by `load`).
     #[command(hide = true)]
     Busy,
@@ -122,7 +122,7 @@ enum Task {
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),
     /// Write the fields of Kubernetes' own kinds, which the program contains, from the source of client-go.
-    Kinds(kinds::Kinds),
+    Kinds(kinds::ClusterTool),
     /// Install the compilation target of plugins if it is missing.
     Target,
 }
@@ -141,25 +141,25 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Error> {
     match task {
         Task::Plugins { guests } => plugins::build(if guests {
-            Selection::All
+            PluginSelection::All
         } else {
-            Selection::Plugins
+            PluginSelection::Plugins
         }),
         Task::Demo { rest } => {
             if rest.iter().any(|argument| argument == "bcs") {
-                plugins::build(Selection::Demo)?;
+                plugins::build(PluginSelection::Demo)?;
             }
             build_demo()?;
             command::become_built("debug", "admittance-demo", &rest)
         }
         Task::Test { rest } => {
-            plugins::build(Selection::All)?;
+            plugins::build(PluginSelection::All)?;
             build_programs()?;
             plugins::test()?;
             suite::run(rest, servers_of_tests())
         }
         Task::Load(arguments) => {
-            plugins::build(Selection::All)?;
+            plugins::build(PluginSelection::All)?;
             build_programs()?;
             load::run(&arguments, &servers_of_tests().collect::<Vec<_>>())
         }
@@ -177,7 +177,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Dist(arguments) => arguments.write(),
         Task::Cluster { rest } => {
             cluster::install()?;
-            plugins::build(Selection::All)?;
+            plugins::build(PluginSelection::All)?;
             let profile = if rest == ["figures"] {
                 build_optimised()?;
                 "release"
@@ -198,7 +198,7 @@ fn run(task: Task) -> Result<(), Error> {
             command::become_program(command.args(&rest).envs(databases))
         }
         Task::Soak { changes, rest } => {
-            plugins::build(Selection::All)?;
+            plugins::build(PluginSelection::All)?;
             build_optimised()?;
             command::run(Command::new(command::built("release", "admittance-soak")?).args(&rest))?;
             if rest.iter().any(|argument| argument == "--help") {
@@ -208,18 +208,18 @@ fn run(task: Task) -> Result<(), Error> {
             }
         }
         Task::Hostile { rest } => {
-            plugins::build(Selection::All)?;
+            plugins::build(PluginSelection::All)?;
             build_optimised()?;
             command::become_built("release", "admittance-hostile", &rest)
         }
         Task::Book => book::write(),
         Task::Screenshots => {
-            plugins::build(Selection::Plugins)?;
+            plugins::build(PluginSelection::Plugins)?;
             build_programs()?;
             screenshots::renew()
         }
         Task::Bench(arguments) => {
-            plugins::build(Selection::All)?;
+            plugins::build(PluginSelection::All)?;
             bench::measure(&arguments)
         }
         Task::Kinds(arguments) => arguments.run(),

@@ -11,7 +11,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-pub(crate) struct Packaged {
+pub(crate) struct PackagedProgram {
     /// The name of the program in messages, and the name of its directory in `target`.
     pub(crate) what: &'static str,
     program: &'static str,
@@ -21,21 +21,21 @@ pub(crate) struct Packaged {
 }
 
 /// A program that serves an OCI registry. Tests push artifacts to it and pull them from it.
-pub(crate) const REGISTRY: Packaged = Packaged {
+pub(crate) const REGISTRY: PackagedProgram = PackagedProgram {
     what: "registry",
     program: "docker-registry",
     package: "docker-registry",
     variable: "ADMITTANCE_TEST_REGISTRY",
 };
 
-pub(crate) const PROMTOOL: Packaged = Packaged {
+pub(crate) const PROMTOOL: PackagedProgram = PackagedProgram {
     what: "promtool",
     program: "promtool",
     package: "prometheus",
     variable: "ADMITTANCE_TEST_PROMTOOL",
 };
 
-impl Packaged {
+impl PackagedProgram {
     /// Returns the path of the program. If this machine does not have it, unpacks its package.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self { what, program, .. } = self;

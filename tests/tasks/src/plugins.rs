@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Selection {
+pub(crate) enum PluginSelection {
     /// The plugins that the demo with BCS's API uses.
     Demo,
     Plugins,
@@ -28,28 +28,28 @@ const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
 
 /// Compiles the packages in `plugins/`. With [`Selection::All`], also compiles the packages in `tests/guests/` and the
 /// policies in `tests/policies`. Copies the plugins to `target/plugins/`, where the chains of the examples expect them.
-pub(crate) fn build(selection: Selection) -> Result<(), Error> {
+pub(crate) fn build(selection: PluginSelection) -> Result<(), Error> {
     target::install(TARGET)?;
     let mut plugins = packages(&root().join("plugins"))?;
-    plugins.retain(|plugin| selection != Selection::Demo || DEMO.contains(&plugin.name.as_str()));
+    plugins.retain(|plugin| selection != PluginSelection::Demo || DEMO.contains(&plugin.name.as_str()));
     let mut arguments = ["build", "--profile", "plugin", "--target", TARGET, "--config"]
         .map(str::to_owned)
         .to_vec();
     arguments.push(without_paths_of_this_machine(TARGET));
-    for Package { name, .. } in &plugins {
+    for PluginPackage { name, .. } in &plugins {
         arguments.extend(["--package".to_owned(), name.clone()]);
     }
-    if selection == Selection::All {
-        for Package { name, .. } in packages(&root().join("tests/guests"))? {
+    if selection == PluginSelection::All {
+        for PluginPackage { name, .. } in packages(&root().join("tests/guests"))? {
             arguments.extend(["--package".to_owned(), name]);
         }
     }
     say(match selection {
-        Selection::All => "Compiling the plugins and the guests of the tests to WebAssembly",
-        Selection::Demo | Selection::Plugins => "Compiling the plugins to WebAssembly",
+        PluginSelection::All => "Compiling the plugins and the guests of the tests to WebAssembly",
+        PluginSelection::Demo | PluginSelection::Plugins => "Compiling the plugins to WebAssembly",
     });
     cargo(arguments)?;
-    if selection == Selection::All {
+    if selection == PluginSelection::All {
         build_policies()?;
     }
 
@@ -59,7 +59,7 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
 
 /// Compiles the stock plugins. Returns a directory with the plugins in compressed form, which releases contain.
 pub(crate) fn compressed() -> Result<PathBuf, Error> {
-    build(Selection::Plugins)?;
+    build(PluginSelection::Plugins)?;
     let directory = target_directory().join("stock");
     let packed = target_directory().join("stock-packed");
     let plugins = packages(&root().join("plugins"))?;
@@ -77,7 +77,7 @@ pub(crate) fn compressed() -> Result<PathBuf, Error> {
     Ok(directory)
 }
 
-fn copy_all(plugins: &[Package], to: &Path) -> Result<(), Error> {
+fn copy_all(plugins: &[PluginPackage], to: &Path) -> Result<(), Error> {
     let from = target_directory().join(TARGET).join("plugin");
     fs::create_dir_all(to).map_err(|source| Error::File {
         path: to.to_owned(),
@@ -158,18 +158,18 @@ fn without_paths_of_this_machine(target: &str) -> String {
     format!("target.{target}.rustflags={flags:?}")
 }
 
-struct Package {
+struct PluginPackage {
     name: String,
 }
 
-impl Package {
+impl PluginPackage {
     fn artifact(&self) -> String {
         format!("{}.wasm", self.name.replace('-', "_"))
     }
 }
 
 /// Returns the packages in the subdirectories of `folder`, sorted by name.
-fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
+fn packages(folder: &Path) -> Result<Vec<PluginPackage>, Error> {
     let at = |path: PathBuf| move |source| Error::File { path, source };
     let mut packages = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder.to_owned()))? {
@@ -180,7 +180,7 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
         let text = fs::read_to_string(&manifest).map_err(at(manifest.clone()))?;
         let name = name(&text)
             .ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
-        packages.push(Package { name });
+        packages.push(PluginPackage { name });
     }
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(packages)

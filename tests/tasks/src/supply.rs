@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     command::{Error, root, run, say, target_directory},
-    dist::Machine,
+    dist::TargetMachine,
     folders::{at, create_directory},
     target,
     tool::Tool,
@@ -125,7 +125,7 @@ fn take(
 /// Compiles a release of the program, and returns its path. The program contains the stock plugins, whose compressed
 /// form is in the directory `plugins`. It also contains the list of its dependencies, which `cargo audit bin` and image
 /// scanners read. The bill of materials is written next to the program.
-pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Error> {
+pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf, Error> {
     let auditable = AUDITABLE.install()?;
     say("Compiling a release of the program (some minutes the first time)");
     let mut build = Command::new(auditable);

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Finished, repository};
+use admittance_tests::{FinishedProgram, repository};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -35,7 +35,7 @@ async fn new_project_in(
     environment: &[(&str, &Path)],
     pack: (&str, &[&str]),
     unpack: (&str, &[&str]),
-) -> (TempDir, Finished) {
+) -> (TempDir, FinishedProgram) {
     let folder = tempfile::tempdir().unwrap();
     let new = admittance(folder.path(), &["new", "require-label", "--lang", lang]).await;
     assert_eq!(new.code, Some(0), "{}", new.stderr);

@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::scene::{PODS, SERVICE_ACCOUNT, Scene, pod};
+use super::scene::{ClustersScene, PODS, SERVICE_ACCOUNT, pod};
 
 /// Sends a request that must be refused with a `Status`, as kubectl requires. Returns the status code and the message.
-async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16, String) {
+async fn refused(scene: &ClustersScene, method: Method, path: &str, body: Value) -> (u16, String) {
     let reply = scene.send(method, path, body).await;
     let status = reply.json().unwrap();
     assert_eq!(
@@ -23,7 +23,7 @@ async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16
 
 #[tokio::test]
 async fn writes_to_a_cluster_go_through_the_chains() {
-    let scene = Scene::start(true).await;
+    let scene = ClustersScene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let path = format!("{PODS}/a");
 
@@ -105,7 +105,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
 
 #[tokio::test]
 async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
-    let scene = Scene::start(true).await;
+    let scene = ClustersScene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let path = format!("{PODS}/a");
     scene.server.put(&path, pod("a", "nginx:1", json!({})));
@@ -135,7 +135,7 @@ async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
 
 #[tokio::test]
 async fn exec_connections_are_judged_by_their_options() {
-    let scene = Scene::start(true).await;
+    let scene = ClustersScene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut allowed = scene
@@ -157,7 +157,7 @@ async fn exec_connections_are_judged_by_their_options() {
 
 #[tokio::test]
 async fn a_body_that_cannot_be_inspected_is_refused() {
-    let scene = Scene::start(true).await;
+    let scene = ClustersScene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     for media_type in ["application/yaml", "application/vnd.kubernetes.protobuf"] {
         let headers = [("content-type", media_type)];

@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 /// A fake kube-apiserver. It stops when it is dropped.
 pub(super) struct ApiServer {
     pub(super) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedApiServer>,
     _serving: JoinSet<()>,
 }
 
@@ -47,7 +47,7 @@ impl Got {
     }
 }
 
-struct Shared {
+struct SharedApiServer {
     token: Mutex<String>,
     got: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
@@ -58,9 +58,9 @@ struct Shared {
 }
 
 /// A cluster's certificate authority, shared by all of its API servers.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct ClusterAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl ClusterAuthority {
     pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -89,14 +89,14 @@ impl Authority {
 
 impl ApiServer {
     /// Starts the fake API server, which accepts only this token.
-    pub(super) async fn start(authority: &Authority, token: &str) -> Self {
+    pub(super) async fn start(authority: &ClusterAuthority, token: &str) -> Self {
         Self::named(authority, token, "kubernetes").await
     }
 
-    pub(super) async fn named(authority: &Authority, token: &str, name: &str) -> Self {
+    pub(super) async fn named(authority: &ClusterAuthority, token: &str, name: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedApiServer {
             token: Mutex::new(token.to_owned()),
             got: Mutex::default(),
             objects: Mutex::default(),
@@ -174,7 +174,7 @@ impl ApiServer {
     }
 }
 
-impl Shared {
+impl SharedApiServer {
     fn put(&self, path: &str, object: Value) {
         let event = json!({"type": "MODIFIED", "object": object});
         self.objects.lock().unwrap().insert(path.to_owned(), object);
@@ -189,7 +189,7 @@ fn status(code: StatusCode, reason: &str) -> Response {
     (code, axum::Json(status)).into_response()
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Response {
+async fn answer(State(shared): State<Arc<SharedApiServer>>, mut request: Request) -> Response {
     let expected = format!("Bearer {}", shared.token.lock().unwrap());
     if request
         .headers()
@@ -233,7 +233,7 @@ async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Resp
     shared.store(&method, &path, query.contains("dryRun=All"), &body)
 }
 
-impl Shared {
+impl SharedApiServer {
     /// Returns the objects of a resource that match the query's label selector, from all namespaces.
     fn list(&self, path: &str, query: &str) -> Response {
         let resource = path.rsplit('/').next().unwrap();

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, FinishedProgram};
 use http::Method;
 use serde_json::Value;
 
-use super::scene::{SERVICE_ACCOUNT, Scene};
+use super::scene::{ClustersScene, SERVICE_ACCOUNT};
 
-async fn run(line: &str) -> Finished {
+async fn run(line: &str) -> FinishedProgram {
     Admittance::run(line.split_whitespace().map(str::to_owned))
         .await
         .unwrap()
@@ -16,7 +16,7 @@ async fn run(line: &str) -> Finished {
 
 #[tokio::test]
 async fn a_printed_kubeconfig_has_the_path_of_its_cluster() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let token = scene.directory.path().join("alice.token");
     fs::write(&token, &scene.alice).unwrap();

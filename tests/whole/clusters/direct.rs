@@ -6,13 +6,13 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    api_server::{ApiServer, Authority},
-    scene::{PODS, SERVICE_ACCOUNT, Scene, pod},
+    api_server::{ApiServer, ClusterAuthority},
+    scene::{ClustersScene, PODS, SERVICE_ACCOUNT, pod},
 };
 
 #[tokio::test]
 async fn users_act_in_a_cluster_under_their_own_names() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     let early = scene.send(Method::GET, "/version", Value::Null).await;
     let status = early.json().unwrap();
     assert_eq!(
@@ -50,7 +50,7 @@ async fn users_act_in_a_cluster_under_their_own_names() {
 
 #[tokio::test]
 async fn users_with_the_cluster_permission_have_only_the_rights_of_their_role_bindings() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let granted = json!({"user": "alice", "permission": "Cluster"});
     let cluster = scene
@@ -75,7 +75,7 @@ async fn users_with_the_cluster_permission_have_only_the_rights_of_their_role_bi
 
 #[tokio::test]
 async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     let root = scene.user("root", json!({"superUser": true})).await;
     let root = format!("Bearer {root}");
     let identity = async || {
@@ -125,7 +125,7 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
 
 #[tokio::test]
 async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
-    let mut scene = Scene::start(false).await;
+    let mut scene = ClustersScene::start(false).await;
     let second = ApiServer::start(&scene.authority, "rotated").await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
@@ -153,8 +153,8 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
 
 #[tokio::test]
 async fn only_the_api_server_of_the_cluster_is_trusted() {
-    let mut scene = Scene::start(false).await;
-    let others = Authority::new();
+    let mut scene = ClustersScene::start(false).await;
+    let others = ClusterAuthority::new();
     // The gateway must not trust this server, because its certificate is from another CA and for another name.
     scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
     let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
@@ -169,7 +169,7 @@ async fn only_the_api_server_of_the_cluster_is_trusted() {
 
 #[tokio::test]
 async fn watches_are_streamed_until_the_token_is_revoked() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
@@ -197,7 +197,7 @@ async fn watches_are_streamed_until_the_token_is_revoked() {
 
 #[tokio::test]
 async fn upgraded_connections_are_passed_on_until_the_permission_is_revoked() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     for (method, protocol) in [("POST", "SPDY/3.1"), ("GET", "websocket")] {
         let lines = format!(

@@ -3,11 +3,11 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::scene::{PODS, SERVICE_ACCOUNT, Scene};
+use super::scene::{ClustersScene, PODS, SERVICE_ACCOUNT};
 
 #[tokio::test]
 async fn no_header_changes_the_user_of_a_request() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let attempts = [
         "Impersonate-User: system:admin\r\n",
@@ -64,7 +64,7 @@ async fn no_header_changes_the_user_of_a_request() {
 
 #[tokio::test]
 async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let (bob, viewer) = (
         scene.user("bob", json!({})).await,
@@ -130,7 +130,7 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
 
 #[tokio::test]
 async fn register_tokens_cannot_be_guessed() {
-    let mut scene = Scene::start(false).await;
+    let mut scene = ClustersScene::start(false).await;
     let right = scene.register_token.clone();
     for wrong in [
         String::new(),

@@ -7,8 +7,8 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use super::{
-    scene::{PODS, SECRET, Scene, pod},
-    wire::Wire,
+    scene::{ClustersScene, PODS, SECRET, pod},
+    wire::WireClient,
 };
 use crate::mesos::zookeeper::ZooKeeperNode;
 
@@ -27,7 +27,7 @@ async fn until_linked(gateway: &Admittance, others: usize) {
 #[tokio::test]
 async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let place = ZooKeeperNode::shared("peers").await;
-    let scene = Scene::with_peers(&place.config()).await;
+    let scene = ClustersScene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
     // The two gateways connect to each other: `scene.gateway` with verified TLS, and `another` without TLS.
     until_linked(&scene.gateway, 1).await;
@@ -116,7 +116,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
 #[tokio::test]
 async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
     let place = ZooKeeperNode::shared("strangers").await;
-    let scene = Scene::with_peers(&place.config()).await;
+    let scene = ClustersScene::with_peers(&place.config()).await;
     let stranger = "a secret that is long enough, but not theirs";
     let another = scene.another_gateway(([127, 0, 0, 1], 0).into(), stranger).await;
     for gateway in [&scene.gateway, &another] {
@@ -134,7 +134,7 @@ async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
 #[tokio::test]
 async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let place = ZooKeeperNode::shared("recorded").await;
-    let scene = Scene::with_peers(&place.config()).await;
+    let scene = ClustersScene::with_peers(&place.config()).await;
     // The gateways share a secret. This is a request to open a tunnel, signed with the secret, as an attacker may have
     // recorded it from a real gateway.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
@@ -148,7 +148,7 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
          BCS-API-Tunnel-ID: {id}\r\nBCS-API-Tunnel-Token: {opens}\r\n\r\n"
     );
     let open = async || {
-        let mut wire = Wire::open(url.trim_start_matches("http://"), &request).await;
+        let mut wire = WireClient::open(url.trim_start_matches("http://"), &request).await;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 101"), "{head}");
         let challenge = head

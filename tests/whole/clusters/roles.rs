@@ -16,8 +16,8 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    api_server::Authority,
-    scene::{SERVICE_ACCOUNT, Scene},
+    api_server::ClusterAuthority,
+    scene::{ClustersScene, SERVICE_ACCOUNT},
 };
 use admittance_tests::{NEVER, POLL};
 
@@ -25,7 +25,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const SECRET: &str = "app-secret";
 
 /// Returns the namespace, the subject and the role of each role binding at the API server.
-fn bindings(scene: &Scene) -> Vec<(String, String, String)> {
+fn bindings(scene: &ClustersScene) -> Vec<(String, String, String)> {
     let objects = scene.server.objects();
     let bindings = objects.iter().filter(|(path, _)| path.contains("rolebindings/"));
     bindings
@@ -40,7 +40,7 @@ fn bindings(scene: &Scene) -> Vec<(String, String, String)> {
         .collect()
 }
 
-async fn until_bound(scene: &Scene, expected: &[(&str, &str, &str)]) {
+async fn until_bound(scene: &ClustersScene, expected: &[(&str, &str, &str)]) {
     let expected: Vec<_> = expected
         .iter()
         .map(|(namespace, user, role)| ((*namespace).to_owned(), (*user).to_owned(), (*role).to_owned()))
@@ -76,7 +76,7 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
 - { user: nobody, cluster: \"*\", roles: [cluster-readonly] }
 ";
     let files = [("roles.yaml", roles)];
-    let scene = Scene::with("    roles: { file: roles.yaml }\n", &files).await;
+    let scene = ClustersScene::with("    roles: { file: roles.yaml }\n", &files).await;
     let foreign = format!("{RBAC}/clusterrolebindings/foreign");
     scene.server.put(
         &foreign,
@@ -149,7 +149,7 @@ struct Authorization {
 
 impl Authorization {
     #[allow(clippy::result_large_err, reason = "the library defines the callback")]
-    async fn accept(listener: &TcpListener, authority: &Authority) -> Self {
+    async fn accept(listener: &TcpListener, authority: &ClusterAuthority) -> Self {
         let (stream, _) = listener.accept().await.unwrap();
         let stream = authority.acceptor("localhost").accept(stream).await.unwrap();
         let mut login = String::new();
@@ -211,7 +211,7 @@ fn policy(operation: &str, user: &str, role: &str, namespace: Option<&str>) -> V
 
 #[tokio::test]
 async fn roles_from_an_authorization_system_become_role_bindings() {
-    let authority = Authority::new();
+    let authority = ClusterAuthority::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let config = format!(
@@ -225,7 +225,7 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     );
     let pem = authority.pem();
     let files = [("app.secret", SECRET), ("auth-ca.pem", &pem)];
-    let scene = Scene::with(&config, &files).await;
+    let scene = ClustersScene::with(&config, &files).await;
     let mut system = Authorization::accept(&listener, &authority).await;
     assert_eq!(system.login, "Basic YmNzOmFwcC1zZWNyZXQ=");
 

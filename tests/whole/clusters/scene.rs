@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    api_server::{ApiServer, Authority},
-    wire::Wire,
+    api_server::{ApiServer, ClusterAuthority},
+    wire::WireClient,
 };
 use crate::scene::{source, store, write};
 
@@ -16,10 +16,10 @@ pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A gateway with a user and a registered cluster, and this cluster's API server, which is running.
-pub(super) struct Scene {
+pub(super) struct ClustersScene {
     pub(super) directory: TempDir,
     pub(super) gateway: Admittance,
-    pub(super) authority: Authority,
+    pub(super) authority: ClusterAuthority,
     pub(super) server: ApiServer,
     /// The gateway's token for the user `plain:alice`, who may change objects of the cluster.
     pub(super) alice: String,
@@ -95,7 +95,7 @@ spec:
     )
 }
 
-impl Scene {
+impl ClustersScene {
     pub(super) async fn start(has_chains: bool) -> Self {
         Self::configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
     }
@@ -152,7 +152,7 @@ impl Scene {
         let config = write(&directory, "admittance.yaml", config);
         let gateway = Serve::new(config).unwrap().store(store()).start().await.unwrap();
         let client = Client::new().unwrap();
-        let authority = Authority::new();
+        let authority = ClusterAuthority::new();
         let mut scene = Self {
             server: ApiServer::start(&authority, SERVICE_ACCOUNT).await,
             authority,
@@ -279,13 +279,13 @@ impl Scene {
     }
 
     /// Sends a request with alice's token and these header lines, on a new connection.
-    pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> Wire {
+    pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> WireClient {
         let address = self.gateway_address();
         let head = format!(
             "{method} {}{path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n{lines}\r\n",
             self.prefix, self.alice
         );
-        Wire::open(&address, &head).await
+        WireClient::open(&address, &head).await
     }
 
     /// Starts another gateway, which has TLS, uses the database of the scene's gateway, and signs with this secret.
@@ -300,13 +300,13 @@ impl Scene {
     }
 
     /// Starts the agent of the scene's cluster with the files and variables that it would have in a Pod.
-    pub(super) async fn agent(&self) -> Agent {
+    pub(super) async fn agent(&self) -> AgentProgram {
         self.agent_of(&self.gateway.url("")).await
     }
 
     /// Starts the agent of the scene's cluster, which connects to the gateway at this URL.
-    pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
-        Agent(self.agent_command(gateway).spawn().unwrap())
+    pub(super) async fn agent_of(&self, gateway: &str) -> AgentProgram {
+        AgentProgram(self.agent_command(gateway).spawn().unwrap())
     }
 
     pub(super) fn agent_command(&self, gateway: &str) -> tokio::process::Command {
@@ -370,9 +370,9 @@ fn text_of(body: &Value) -> String {
     }
 }
 
-pub(super) struct Agent(tokio::process::Child);
+pub(super) struct AgentProgram(tokio::process::Child);
 
-impl Agent {
+impl AgentProgram {
     pub(super) async fn kill(mut self) {
         self.0.kill().await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
-use admittance_tests::{Client, EndlessReply, Error, LogLine, NEVER, POLL, TunnelFlood};
+use admittance_tests::{Client, EndlessReply, Error, NEVER, POLL, ProgramLogLine, TunnelFlood};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ use tokio::{
 
 use super::{
     api_server::ApiServer,
-    scene::{PODS, SERVICE_ACCOUNT, Scene, pod, port_of},
-    wire::Wire,
+    scene::{ClustersScene, PODS, SERVICE_ACCOUNT, pod, port_of},
+    wire::WireClient,
 };
 
 #[tokio::test]
 async fn requests_watches_and_upgrades_go_through_the_tunnel() {
-    let scene = Scene::behind_a_tunnel().await;
+    let scene = ClustersScene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;
     let large = json!({"large": "x".repeat(3 << 20)});
@@ -54,7 +54,7 @@ async fn requests_watches_and_upgrades_go_through_the_tunnel() {
 
 #[tokio::test]
 async fn an_agent_logs_why_its_report_is_refused() {
-    let scene = Scene::behind_a_tunnel().await;
+    let scene = ClustersScene::behind_a_tunnel().await;
     let mut command = scene.agent_command(&scene.gateway.url(""));
     let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(agent.stderr.take().unwrap()).lines();
@@ -76,7 +76,7 @@ async fn an_agent_logs_why_its_report_is_refused() {
 
 #[tokio::test]
 async fn an_agent_follows_the_api_servers_of_its_cluster() {
-    let scene = Scene::start(false).await;
+    let scene = ClustersScene::start(false).await;
     let other = ApiServer::start(&scene.authority, SERVICE_ACCOUNT).await;
     let list = |server: &ApiServer| {
         let port: u16 = port_of(server).parse().unwrap();
@@ -126,7 +126,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
 
 #[tokio::test]
 async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
-    let mut scene = Scene::behind_a_tunnel().await;
+    let mut scene = ClustersScene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
@@ -153,7 +153,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
 
 #[tokio::test]
 async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
-    let scene = Scene::behind_a_tunnel().await;
+    let scene = ClustersScene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;
     let mut object = pod("a", "nginx:1", json!({}));
@@ -173,7 +173,7 @@ async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
 }
 
 /// Returns an agent of the cluster that answers every request in its tunnel with this reply.
-fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
+fn flood(scene: &ClustersScene, reply: EndlessReply) -> TunnelFlood {
     TunnelFlood {
         gateway: scene.gateway_address(),
         cluster: "plain-dev".to_owned(),
@@ -185,7 +185,7 @@ fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
 }
 
 /// Starts this agent, and waits until the gateway has its tunnel.
-async fn open_flood(scene: &mut Scene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
+async fn open_flood(scene: &mut ClustersScene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
     let flood = flood.clone();
     let flooding = tokio::spawn(async move { flood.run().await });
     let opened = scene.gateway.until_logged("the tunnel", |line| {
@@ -197,7 +197,7 @@ async fn open_flood(scene: &mut Scene, flood: &TunnelFlood) -> JoinHandle<Result
 
 #[tokio::test]
 async fn informational_responses_through_a_tunnel_are_limited() {
-    let mut scene = Scene::behind_a_tunnel().await;
+    let mut scene = ClustersScene::behind_a_tunnel().await;
     let flood = flood(&scene, EndlessReply::Informational);
     let flooding = open_flood(&mut scene, &flood).await;
     let pod = format!("{PODS}/a");
@@ -215,7 +215,7 @@ async fn informational_responses_through_a_tunnel_are_limited() {
 #[tokio::test]
 async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     const MIB: u64 = 1 << 20;
-    let mut scene = Scene::behind_a_tunnel().await;
+    let mut scene = ClustersScene::behind_a_tunnel().await;
     let flood = flood(&scene, EndlessReply::Body);
     let flooding = open_flood(&mut scene, &flood).await;
     let before = scene.gateway.resident_memory().unwrap();
@@ -226,7 +226,7 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     }
     let ended = || {
         let log = scene.gateway.log();
-        let ended = |line: &&LogLine| line.message().contains("a connection in a tunnel is ended");
+        let ended = |line: &&ProgramLogLine| line.message().contains("a connection in a tunnel is ended");
         log.iter().filter(ended).count()
     };
     let mut most = before;
@@ -248,7 +248,7 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
 
 #[tokio::test]
 async fn an_agent_may_report_a_limited_number_of_addresses() {
-    let scene = Scene::behind_a_tunnel().await;
+    let scene = ClustersScene::behind_a_tunnel().await;
     let addresses: Vec<_> = (0..4096)
         .map(|number| format!("https://10.0.{}.{}", number / 256, number % 256))
         .collect();
@@ -263,7 +263,7 @@ async fn an_agent_may_report_a_limited_number_of_addresses() {
         BASE64_STANDARD.encode(params.to_string()),
     );
     let head = format!("GET /bcsapi/v1/websocket/connect HTTP/1.1\r\nHost: gateway\r\n{lines}\r\n");
-    let mut wire = Wire::open(&scene.gateway_address(), &head).await;
+    let mut wire = WireClient::open(&scene.gateway_address(), &head).await;
     let refused = wire.until("allowed").await;
     assert!(
         refused.starts_with("HTTP/1.1 400") && refused.contains("at most 2048"),

@@ -5,12 +5,12 @@ use tokio::{
 };
 
 /// A client connection on which a test can read a reply piece by piece while it arrives.
-pub(super) struct Wire {
+pub(super) struct WireClient {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
-impl Wire {
+impl WireClient {
     pub(super) async fn open(address: &str, head: &str) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use admittance_tests::{Client, Serve, Upstream, repository};
+use admittance_tests::{Client, FakeUpstream, Serve, repository};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -281,7 +281,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let mut program = Serve::new(repository().join("docs/examples/services/admittance.yaml"))
         .unwrap()
         .upstream(&upstream.url())

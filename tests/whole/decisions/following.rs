@@ -7,17 +7,17 @@ use tokio::{
     process::{Child, ChildStdout},
 };
 
-use super::scene::{EventClient, Scene};
+use super::scene::{DecisionsScene, EventClient};
 use crate::kubernetes::server::POD;
 
 /// A running command that follows decisions, and the lines that it prints.
-struct Following {
+struct FollowingCommand {
     child: Child,
     lines: tokio::io::Lines<BufReader<ChildStdout>>,
 }
 
-impl Following {
-    async fn start(scene: &Scene, arguments: &[&str]) -> Self {
+impl FollowingCommand {
+    async fn start(scene: &DecisionsScene, arguments: &[&str]) -> Self {
         let mut command = Admittance::command().unwrap();
         command
             .args(["decisions", "--follow", "--output", "json"])
@@ -42,11 +42,11 @@ impl Following {
 
 #[tokio::test]
 async fn commands_that_follow_decisions_get_new_decisions() {
-    let mut scene = Scene::start("").await;
+    let mut scene = DecisionsScene::start("").await;
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;
-    let mut all = Following::start(&scene, &["--since", "1h"]).await;
-    let mut refused = Following::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
+    let mut all = FollowingCommand::start(&scene, &["--since", "1h"]).await;
+    let mut refused = FollowingCommand::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
     // Once both commands have printed the earlier decisions, they are connected, so they get every later decision.
     assert_eq!(
         (all.next().await, all.next().await),
@@ -76,7 +76,7 @@ async fn commands_that_follow_decisions_get_new_decisions() {
 
 #[tokio::test]
 async fn a_client_that_reconnects_gets_the_decisions_that_it_missed() {
-    let scene = Scene::start("").await;
+    let scene = DecisionsScene::start("").await;
     for uid in ["a", "b", "c"] {
         scene.create(uid, "img:1").await;
     }
@@ -102,7 +102,7 @@ async fn a_client_that_reconnects_gets_the_decisions_that_it_missed() {
 
 #[tokio::test]
 async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_client() {
-    let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
+    let scene = DecisionsScene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
     // The next hundred decisions exceed the socket's buffers, so the slow client, which does not read, misses some.

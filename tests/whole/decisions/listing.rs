@@ -1,12 +1,12 @@
 use admittance_tests::replace;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, chains, until_lines};
+use super::scene::{DecisionsScene, chains, until_lines};
 use crate::kubernetes::server::POD;
 
 #[tokio::test]
 async fn decisions_are_listed_and_explained() {
-    let scene = Scene::start("").await;
+    let scene = DecisionsScene::start("").await;
     assert!(scene.create("good", "img:1").await.is_allowed());
     assert!(!scene.create("bad", "img:latest").await.is_allowed());
     for (arguments, expected) in [
@@ -76,7 +76,7 @@ async fn decisions_are_listed_and_explained() {
 
 #[tokio::test]
 async fn wrong_queries_for_decisions_get_a_clear_error() {
-    let scene = Scene::start("").await;
+    let scene = DecisionsScene::start("").await;
     let unknown = scene.run_command(&["explain", "none"]).await;
     assert_eq!(unknown.code, Some(2));
     assert!(
@@ -112,7 +112,7 @@ async fn wrong_queries_for_decisions_get_a_clear_error() {
 
 #[tokio::test]
 async fn decision_rates_are_counted_for_each_chain() {
-    let scene = Scene::start("").await;
+    let scene = DecisionsScene::start("").await;
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;
     let rates = scene.get("/v1/decisions/rates").await.json().unwrap();
@@ -132,7 +132,8 @@ async fn decision_rates_are_counted_for_each_chain() {
 
 #[tokio::test]
 async fn decisions_contain_no_secrets() {
-    let scene = Scene::start("decisions: { objects: true, ndjson: { file: decisions.ndjson } }").await;
+    let scene =
+        DecisionsScene::start("decisions: { objects: true, ndjson: { file: decisions.ndjson } }").await;
     let mut review = POD.review("secret");
     let request = &mut review["request"];
     for kind in ["kind", "requestKind"] {
@@ -155,7 +156,7 @@ async fn decisions_contain_no_secrets() {
 
 #[tokio::test]
 async fn a_request_is_replayed_through_the_live_chains() {
-    let scene = Scene::start("").await;
+    let scene = DecisionsScene::start("").await;
     assert!(!scene.create("bad", "img:latest").await.is_allowed());
     let same = scene.stdout_of(&["explain", "bad", "--replay"]).await;
     assert!(same.contains("the same by revision 1"), "{same}");

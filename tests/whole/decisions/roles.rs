@@ -2,13 +2,13 @@ use std::fs;
 
 use tokio::io::AsyncReadExt as _;
 
-use super::scene::{EventClient, Scene, tokens};
+use super::scene::{DecisionsScene, EventClient, tokens};
 
 #[tokio::test]
 async fn users_with_the_read_role_see_decisions_without_values() {
     let directory = tempfile::tempdir().unwrap();
     let admin = tokens(&directory);
-    let scene = Scene::start_in(directory, &admin).await;
+    let scene = DecisionsScene::start_in(directory, &admin).await;
     scene.create("a", "img:1").await;
     let explain = async |token: &str| {
         let path = scene.path(token);
@@ -46,7 +46,7 @@ async fn users_with_the_read_role_see_decisions_without_values() {
 async fn a_stream_of_decisions_ends_when_its_token_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let admin = tokens(&directory);
-    let scene = Scene::start_in(directory, &admin).await;
+    let scene = DecisionsScene::start_in(directory, &admin).await;
     let header = "Authorization: Bearer reader-token-0123456789\r\n";
     let mut client = EventClient::open(&scene, "/v1/decisions/events", header).await;
     client.until("content-type").await;

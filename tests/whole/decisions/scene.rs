@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Admittance, Finished, Reply};
+use admittance_tests::{Admittance, FinishedProgram, Reply};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    kubernetes::server::{POD, Server, Verdict, certificates, request},
+    kubernetes::server::{POD, ReviewVerdict, Server, certificates, request},
     scene::source,
 };
 
@@ -42,9 +42,9 @@ spec:
     )
 }
 
-pub(super) struct Scene(pub(super) Server);
+pub(super) struct DecisionsScene(pub(super) Server);
 
-impl Scene {
+impl DecisionsScene {
     pub(super) async fn start(additions: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), additions).await
     }
@@ -59,19 +59,19 @@ impl Scene {
     }
 
     /// Sends an AdmissionReview about the creation of a Pod with this image.
-    pub(super) async fn create(&self, uid: &str, image: &str) -> Verdict {
+    pub(super) async fn create(&self, uid: &str, image: &str) -> ReviewVerdict {
         let mut review = POD.review(uid);
         review["request"]["object"]["spec"]["containers"][0]["image"] = image.into();
         self.review(&review).await
     }
 
-    pub(super) async fn review(&self, review: &Value) -> Verdict {
+    pub(super) async fn review(&self, review: &Value) -> ReviewVerdict {
         let request = request(&self.0.program.url("/admit"), review);
         let reply = self.0.client.send(request).await.unwrap();
-        Verdict::parse(review, &reply)
+        ReviewVerdict::parse(review, &reply)
     }
 
-    pub(super) async fn run_command(&self, arguments: &[&str]) -> Finished {
+    pub(super) async fn run_command(&self, arguments: &[&str]) -> FinishedProgram {
         let server = self.0.program.admin_url("");
         let arguments = [arguments, &["--server", &server]].concat();
         Admittance::run(arguments).await.unwrap()
@@ -137,7 +137,7 @@ pub(super) fn tokens(directory: &TempDir) -> String {
 pub(super) struct EventClient(pub(super) BufReader<TcpStream>);
 
 impl EventClient {
-    pub(super) async fn open(scene: &Scene, path: &str, headers: &str) -> Self {
+    pub(super) async fn open(scene: &DecisionsScene, path: &str, headers: &str) -> Self {
         let url = scene.0.program.admin_url("");
         let address = url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();

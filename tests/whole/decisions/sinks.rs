@@ -10,13 +10,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::scene::{CONFIG, Scene, tokens, uids, until_lines};
+use super::scene::{CONFIG, DecisionsScene, tokens, uids, until_lines};
 use crate::kubernetes::server::{POD, Server};
 
 #[tokio::test]
 async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
-    let mut scene = Scene::start(decisions).await;
+    let mut scene = DecisionsScene::start(decisions).await;
     // As the share of allowed, unchanged requests on disk is 0 %, the decision about this Pod is not written to disk.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
@@ -43,7 +43,7 @@ async fn decisions_on_disk_survive_a_restart() {
         directory, program, ..
     } = scene.0;
     drop(program);
-    let scene = Scene::start_in(directory, decisions).await;
+    let scene = DecisionsScene::start_in(directory, decisions).await;
     scene.create("new", "img:2").await;
     assert_eq!(scene.listed(&[]).await, ["good", "bad", "new"]);
     assert_eq!(
@@ -70,7 +70,7 @@ async fn decisions_on_disk_survive_a_restart() {
 
 #[tokio::test]
 async fn a_file_of_decisions_is_rotated_by_renaming_it() {
-    let scene = Scene::start("decisions: { ndjson: { file: decisions.ndjson } }").await;
+    let scene = DecisionsScene::start("decisions: { ndjson: { file: decisions.ndjson } }").await;
     let (path, rotated) = (scene.path("decisions.ndjson"), scene.path("decisions.ndjson.1"));
     scene.create("a", "img:1").await;
     until_lines(&path, 1).await;
@@ -112,7 +112,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
     let directory = tempfile::tempdir().unwrap();
     tokens(&directory);
     let additions = format!("decisions: {{ http: {{ url: \"http://{address}/in\", tokenFile: reader }} }}");
-    let scene = Scene::start_in(directory, &additions).await;
+    let scene = DecisionsScene::start_in(directory, &additions).await;
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;
     let lines = loop {

@@ -13,9 +13,9 @@ use admittance_tests::repository;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use self::promql::{Expression, Selector};
+use self::promql::{PromqlExpression, Selector};
 use super::page::{Page, codes};
-use crate::scene::{Scene, application};
+use crate::scene::{ProgramScene, application};
 
 const FOLDER: &str = "docs/examples/monitoring";
 
@@ -135,7 +135,7 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
     let metrics = Page::read("docs/metrics.md").text;
     let mut wrong = Vec::new();
     for shown in of_rules().into_iter().chain(of_dashboard()) {
-        let expression = Expression::parse(&shown.expression);
+        let expression = PromqlExpression::parse(&shown.expression);
         assert!(!expression.selectors.is_empty(), "{}", shown.place);
         let mut known: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
         for Selector { name, matchers } in &expression.selectors {
@@ -198,7 +198,7 @@ spec:
       webhook: { url: \"http://127.0.0.1:1/\", protocol: BcsResource }
       failurePolicy: Ignore
 ";
-    let scene = Scene::bcs(chains).await;
+    let scene = ProgramScene::bcs(chains).await;
     for (name, status) in [("good", 200), ("bad", 400)] {
         let reply = scene.create(&application("shop", name, "nginx:1.29")).await;
         assert_eq!(reply.status, status, "{}", reply.text());

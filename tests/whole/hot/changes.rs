@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use admittance_tests::{LogLine, Versions, replace};
+use admittance_tests::{ProgramLogLine, Versions, replace};
 
 use super::scene::{Hot, chain, mistakes};
 
@@ -80,7 +80,7 @@ async fn a_changed_module_is_logged_once_for_many_stages() {
     let mark = program.mark();
     let before = program.log().len();
     hot.put(2);
-    let is_live = |line: &LogLine| line.message() == "the changed definitions are live";
+    let is_live = |line: &ProgramLogLine| line.message() == "the changed definitions are live";
     program
         .until_logged_after(mark, "the change", is_live)
         .await

@@ -7,7 +7,7 @@ use admittance_tests::{Admittance, replace};
 use super::scene::{Hot, chain, mistakes};
 use crate::scene::source;
 
-struct Row {
+struct FailureRow {
     name: &'static str,
     break_it: fn(&Hot),
     /// Parts of the error message that `/v1/status` and the log must contain.
@@ -16,14 +16,14 @@ struct Row {
     is_retried: bool,
 }
 
-const ROWS: [Row; 14] = [
-    Row {
+const ROWS: [FailureRow; 14] = [
+    FailureRow {
         name: "broken YAML",
         break_it: |hot| replace(&hot.chain_file(), "kind: [").unwrap(),
         words: &["chain.yaml:1:7:", "not YAML"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a field that is not there",
         break_it: |hot| {
             let text = hot.usual_chain().replace("plugin:", "plugni:");
@@ -32,31 +32,31 @@ const ROWS: [Row; 14] = [
         words: &["chain.yaml:8:", "plugni"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "two chains of one name",
         break_it: |hot| fs::write(hot.path("definitions/second.yaml"), hot.usual_chain()).unwrap(),
         words: &["second.yaml:", "versioned"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a file that is no text",
         break_it: |hot| fs::write(hot.path("definitions/second.yaml"), b"a: \xff").unwrap(),
         words: &["second.yaml"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a file that is emptied",
         break_it: |hot| fs::write(hot.chain_file(), "").unwrap(),
         words: &["chain.yaml", "there is no definition in it"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a file of which comments are left",
         break_it: |hot| replace(&hot.chain_file(), "# Sidecars.\n---\n").unwrap(),
         words: &["chain.yaml", "there is no definition in it"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "another digest than the definition wants",
         break_it: |hot| {
             let digest = format!("{{ digest: \"sha256:{}\", source", "0".repeat(64));
@@ -66,25 +66,25 @@ const ROWS: [Row; 14] = [
         words: &["chain.yaml:", "stage stage of chain versioned", "digest sha256:"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a module that is not there",
         break_it: |hot| fs::remove_file(hot.module()).unwrap(),
         words: &["stage stage of chain versioned", "versioned.wasm", "No such file"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a module of another world",
         break_it: |hot| replace(&hot.module(), component("guest-wrong-world")).unwrap(),
         words: &["stage stage of chain versioned", "export"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a module that is none",
         break_it: |hot| replace(&hot.module(), "hello, world").unwrap(),
         words: &["stage stage of chain versioned", "not WebAssembly"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "settings that the plugin refuses",
         break_it: |hot| {
             let text = hot.usual_chain().replace("name: stage }", "nmae: stage }");
@@ -93,7 +93,7 @@ const ROWS: [Row; 14] = [
         words: &["chain.yaml:", "stage stage of chain versioned", "nmae"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a module that is not signed as its source must be",
         break_it: |hot| {
             fs::create_dir_all(hot.path("signed")).unwrap();
@@ -104,7 +104,7 @@ const ROWS: [Row; 14] = [
         words: &["stage stage of chain versioned", "sign"],
         is_retried: false,
     },
-    Row {
+    FailureRow {
         name: "a server that is not there",
         break_it: |hot| other_source(hot, "https://localhost:1/versioned.wasm"),
         words: &[
@@ -114,7 +114,7 @@ const ROWS: [Row; 14] = [
         ],
         is_retried: true,
     },
-    Row {
+    FailureRow {
         name: "a registry that is not there",
         break_it: |hot| other_source(hot, "oci://localhost:1/plugins/versioned:1"),
         words: &[

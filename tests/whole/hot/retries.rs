@@ -5,13 +5,13 @@ use std::{
     net::{SocketAddr, TcpListener},
 };
 
-use admittance_tests::{Admittance, Identity, ModuleServer, replace};
+use admittance_tests::{Admittance, ModuleServer, ServerIdentity, replace};
 use http::Method;
 use serde_json::json;
 use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinHandle};
 
 use super::scene::{Hot, chain, end, mistakes};
-use crate::operator::registry::{Access, Registry};
+use crate::operator::registry::{Registry, RegistryLogin};
 
 fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -21,7 +21,7 @@ fn free_port() -> SocketAddr {
 #[tokio::test]
 async fn a_download_is_retried_until_its_server_is_up() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
-    let identity = Identity::new().unwrap();
+    let identity = ServerIdentity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
     let program = hot.start().await;
     let address = free_port();
@@ -73,7 +73,7 @@ async fn lead(from: SocketAddr, to: String) {
 #[tokio::test]
 async fn a_pull_is_retried_until_its_registry_is_up() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
-    let registry = Registry::start(Access::Open, None).await;
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let module = hot.path("pushed.wasm");
     fs::write(&module, hot.bytes(2)).unwrap();
     let reference = format!("oci://{}/plugins/versioned:1", registry.name);
@@ -208,7 +208,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
 async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
         let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
-        let identity = Identity::new().unwrap();
+        let identity = ServerIdentity::new().unwrap();
         fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
         let address = free_port();
         let source = format!("https://localhost:{}/versioned.wasm", address.port());
@@ -274,7 +274,7 @@ fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
 #[tokio::test]
 async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
-    let identity = Identity::new().unwrap();
+    let identity = ServerIdentity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
     let address = free_port();
     let server = ModuleServer::start_at(address, identity.clone()).await.unwrap();

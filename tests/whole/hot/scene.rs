@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Admittance, Client, NEVER, POLL, Reply, Serve, Upstream, Versions, replace};
+use admittance_tests::{Admittance, Client, FakeUpstream, NEVER, POLL, Reply, Serve, Versions, replace};
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// `stage`, uses `modules/versioned.wasm`.
 pub(super) struct Hot {
     directory: TempDir,
-    upstream: Upstream,
+    upstream: FakeUpstream,
     versions: Versions,
     pub(super) client: Client,
 }
@@ -36,7 +36,7 @@ impl Hot {
     pub(super) async fn configured(more: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
-            upstream: Upstream::forgetful().await.unwrap(),
+            upstream: FakeUpstream::forgetful().await.unwrap(),
             versions: Versions::find().unwrap(),
             client: Client::new().unwrap(),
         };

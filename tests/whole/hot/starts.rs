@@ -53,7 +53,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
         assert_eq!(status["revision"], before["revision"], "{name}");
         assert!(mistakes(&status).contains(words), "{name}: {status:#}");
         assert!(!hot.is_current(&program).await, "{name}");
-        let is_told = |line: &admittance_tests::LogLine| {
+        let is_told = |line: &admittance_tests::ProgramLogLine| {
             line.field("level") == "ERROR"
                 && line.message().contains("last live table")
                 && line.message().contains(words)

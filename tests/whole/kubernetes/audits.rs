@@ -4,7 +4,7 @@ use admittance_tests::Admittance;
 use serde_json::{Value, json};
 
 use super::{
-    hooks::{Answer, Hooks},
+    hooks::{HookAnswer, Hooks},
     resources::PLURAL,
     server::{Server, certificates},
 };
@@ -278,7 +278,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     )
     .await;
     assert_eq!(report["kind"], "PolicyReport");
-    let refused = |line: &admittance_tests::LogLine| {
+    let refused = |line: &admittance_tests::ProgramLogLine| {
         line.message().contains("the audit is not complete")
             && line.message().contains("cannot list resource \"nodes\"")
     };
@@ -310,8 +310,9 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     // While reports cannot be written, the leader tries again until it may write them.
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
-    let refused =
-        |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
+    let refused = |line: &admittance_tests::ProgramLogLine| {
+        line.message().contains("cannot patch resource \"policyreports\"")
+    };
     server.program.until_logged("the refusal", refused).await.unwrap();
     setting.server.become_unavailable();
     setting.server.allow("patch", "policyreports");
@@ -331,7 +332,7 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let is_worse = call.review["request"]["object"]["metadata"]["name"] == "worse";
-        Answer::Review(json!({"allowed": !is_worse, "status": {"message": "worse than others"}}))
+        HookAnswer::Review(json!({"allowed": !is_worse, "status": {"message": "worse than others"}}))
     })
     .await;
     for (name, registry) in [("bad", "other"), ("good", "registry"), ("worse", "registry")] {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    hooks::{Answer, Hooks},
+    hooks::{HookAnswer, Hooks},
     server::{POD, Server},
 };
 use crate::scene::source;
@@ -73,7 +73,7 @@ async fn the_shortest_of_all_timeouts_applies() {
         ),
     ];
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::Silence }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::Silence }).await;
     for (request_timeout, rows) in table {
         let mut chains = String::new();
         for (number, (timeout, ..)) in rows.iter().enumerate() {
@@ -127,7 +127,7 @@ async fn the_shortest_of_all_timeouts_applies() {
 #[tokio::test]
 async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::Silence }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::Silence }).await;
     let (audit, second) = (
         silent_webhook(&hooks, "Fail", "30s"),
         plugin("second", "well-behaved", "Fail", "30s"),

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    hooks::{Answer, Call, Hooks, configuration},
+    hooks::{HookAnswer, HookCall, Hooks, configuration},
     server::{POD, Server},
 };
 use crate::scene::{source, write};
@@ -14,7 +14,7 @@ use crate::scene::{source, write};
 async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
-        Answer::label(call.path.trim_start_matches('/'), "seen")
+        HookAnswer::label(call.path.trim_start_matches('/'), "seen")
     })
     .await;
     let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
@@ -49,7 +49,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     assert_eq!(object, wanted);
 }
 
-fn labels(call: &Call) -> (String, Vec<String>) {
+fn labels(call: &HookCall) -> (String, Vec<String>) {
     let labels = call.review["request"]["object"]["metadata"]["labels"]
         .as_object()
         .unwrap();
@@ -62,14 +62,14 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, mut arrivals| async move {
         if call.path == "/mutates" {
-            return Answer::label("added", "test");
+            return HookAnswer::label("added", "test");
         }
         arrivals.reach("/validates", 4).await;
         match call.path.as_str() {
-            "/validates/3" => Answer::Review(json!({
+            "/validates/3" => HookAnswer::Review(json!({
                 "allowed": false, "warnings": ["mind the gap"], "status": {"code": 422, "reason": "Invalid", "message": "no"},
             })),
-            _ => Answer::Review(json!({"allowed": true, "warnings": [call.path]})),
+            _ => HookAnswer::Review(json!({"allowed": true, "warnings": [call.path]})),
         }
     })
     .await;
@@ -111,7 +111,7 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
 #[tokio::test]
 async fn webhooks_are_informed_of_a_dry_run() {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let with = json!({"sideEffects": "NoneOnDryRun"});
     let documents = configuration("Mutating", "dry", &[hooks.webhook("dry", "/dry", &with)]);
     let server = Server::start(&hooks.resolve(), &documents).await;
@@ -129,7 +129,7 @@ async fn webhooks_are_informed_of_a_dry_run() {
 async fn a_webhook_can_be_swapped_for_a_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
-        Answer::patch(&json!([
+        HookAnswer::patch(&json!([
             {"op": "add", "path": "/metadata/annotations", "value": {"well-behaved": "true"}}
         ]))
     })

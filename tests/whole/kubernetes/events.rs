@@ -147,7 +147,7 @@ async fn kubernetes_events_are_rate_limited_and_delay_no_request() {
     let mut review = delete.review("d1");
     review["request"]["name"] = json!("other");
     assert!(!server.review("/validate", &review).await.is_allowed());
-    let logged = |line: &admittance_tests::LogLine| {
+    let logged = |line: &admittance_tests::ProgramLogLine| {
         line.message()
             .contains("an event for a denied request cannot be written")
             && line

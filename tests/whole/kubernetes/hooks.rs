@@ -16,7 +16,7 @@ use crate::webhooks::{certificate, listen};
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct HookCall {
     pub(crate) path: String,
     /// The webhook's timeout in seconds, which the caller sends in the query.
     pub(crate) timeout: u64,
@@ -24,13 +24,13 @@ pub(crate) struct Call {
     pub(crate) review: Value,
 }
 
-impl Call {
+impl HookCall {
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.review["request"]["object"]["metadata"]["labels"][name].as_str()
     }
 }
 
-pub(crate) enum Answer {
+pub(crate) enum HookAnswer {
     /// The webhook answers with this `response`, to which the server adds the `uid` of the request.
     Review(Value),
     Text(u16, String),
@@ -40,7 +40,7 @@ pub(crate) enum Answer {
     Silence,
 }
 
-impl Answer {
+impl HookAnswer {
     /// Returns an answer that allows the request and changes the object by this patch.
     pub(crate) fn patch(patch: &Value) -> Self {
         Self::raw_patch(&patch.to_string())
@@ -62,7 +62,7 @@ impl Answer {
 }
 
 /// The calls that the webhook server has received. A test can wait for further calls.
-pub(crate) struct Arrivals(watch::Receiver<Vec<Call>>);
+pub(crate) struct Arrivals(watch::Receiver<Vec<HookCall>>);
 
 impl Arrivals {
     /// Waits until the webhook server has received `count` calls whose path begins with `path`.
@@ -79,7 +79,7 @@ impl Arrivals {
     }
 }
 
-fn calls_to<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Call> {
+fn calls_to<'a>(calls: &'a [HookCall], path: &'a str) -> impl Iterator<Item = &'a HookCall> {
     calls.iter().filter(move |call| call.path.starts_with(path))
 }
 
@@ -88,17 +88,17 @@ fn calls_to<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Ca
 pub(crate) struct Hooks {
     address: SocketAddr,
     pub(crate) bundle: String,
-    calls: watch::Sender<Vec<Call>>,
+    calls: watch::Sender<Vec<HookCall>>,
 }
 
 impl Hooks {
     /// Starts a webhook server that speaks HTTP/1.1.
     pub(crate) async fn start<A>(
         directory: &Path,
-        answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
+        answer: impl Fn(HookCall, Arrivals) -> A + Send + Sync + 'static,
     ) -> Self
     where
-        A: Future<Output = Answer> + Send,
+        A: Future<Output = HookAnswer> + Send,
     {
         Self::over(&["http/1.1"], directory, answer).await
     }
@@ -106,10 +106,10 @@ impl Hooks {
     pub(crate) async fn over<A>(
         protocols: &[&str],
         directory: &Path,
-        answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
+        answer: impl Fn(HookCall, Arrivals) -> A + Send + Sync + 'static,
     ) -> Self
     where
-        A: Future<Output = Answer> + Send,
+        A: Future<Output = HookAnswer> + Send,
     {
         let directory = directory.join("hooks");
         let bundle = certificate(&directory, "--service", "hook.hooks").await;
@@ -143,7 +143,7 @@ impl Hooks {
     }
 
     /// Returns the calls whose path begins with `path`, in the order in which they arrived.
-    pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
+    pub(crate) fn calls(&self, path: &str) -> Vec<HookCall> {
         calls_to(&self.calls.borrow(), path).cloned().collect()
     }
 
@@ -195,14 +195,14 @@ pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> Stri
     format!("---\n{document}\n")
 }
 
-async fn read(connection: usize, request: Request<Incoming>) -> Call {
+async fn read(connection: usize, request: Request<Incoming>) -> HookCall {
     let uri = request.uri().clone();
     let query = uri.query().unwrap_or_default();
     let timeout = query
         .strip_prefix("timeout=")
         .and_then(|text| text.strip_suffix('s'));
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    Call {
+    HookCall {
         path: uri.path().to_owned(),
         timeout: timeout.unwrap().parse().unwrap(),
         connection,
@@ -210,12 +210,12 @@ async fn read(connection: usize, request: Request<Incoming>) -> Call {
     }
 }
 
-async fn write(review: &Value, answer: Answer) -> io::Result<Response<Full<Bytes>>> {
+async fn write(review: &Value, answer: HookAnswer) -> io::Result<Response<Full<Bytes>>> {
     let (status, text) = match answer {
-        Answer::Text(status, text) => (status, text),
-        Answer::HangUp => return Err(io::Error::other("as the test wants it")),
-        Answer::Silence => std::future::pending().await,
-        Answer::Review(mut response) => {
+        HookAnswer::Text(status, text) => (status, text),
+        HookAnswer::HangUp => return Err(io::Error::other("as the test wants it")),
+        HookAnswer::Silence => std::future::pending().await,
+        HookAnswer::Review(mut response) => {
             response["uid"] = review["request"]["uid"].clone();
             let answer = json!({
                 "apiVersion": review["apiVersion"],

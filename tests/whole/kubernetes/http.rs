@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use admittance_tests::{Client, Trust};
+use admittance_tests::{Client, ClientTrust};
 use http::{Method, Request, Version};
 use serde_json::{Value, json};
 use tokio::{
@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    hooks::{Answer, Hooks, configuration},
+    hooks::{HookAnswer, Hooks, configuration},
     server::{POD, Server, certificates, request},
 };
 use crate::scene::source;
@@ -428,7 +428,7 @@ async fn ten_concurrent_reviews_share_an_http2_connection() {
     certificates(&directory, &[]).await;
     let hooks = Hooks::start(directory.path(), |_, mut arrivals| async move {
         arrivals.reach("/together", REVIEWS).await;
-        Answer::allow()
+        HookAnswer::allow()
     })
     .await;
     let chain = configuration(
@@ -494,7 +494,7 @@ definitions: [chains.yaml]
         let identity = identity
             .as_ref()
             .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
-        let trust = Trust {
+        let trust = ClientTrust {
             authorities: &authorities,
             identity,
         };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use admittance_tests::{Admittance, LogLine};
+use admittance_tests::{Admittance, ProgramLogLine};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ fn numbered_with(every: usize, number: usize, text: &str) -> Value {
 
 /// Returns how many plugins the program has loaded so far, compiled or from the store.
 fn loaded(program: &Admittance) -> usize {
-    let is_loaded = |line: &&LogLine| line.message().starts_with("plugin loaded");
+    let is_loaded = |line: &&ProgramLogLine| line.message().starts_with("plugin loaded");
     program.log().iter().filter(is_loaded).count()
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use super::server::{POD, Server, certificates};
 use crate::{
     scene::write,
-    traces::collector::{Collector, Manner, attribute, spans},
+    traces::collector::{Manner, TestCollector, attribute, spans},
 };
 
 /// The configuration of a webhook server with access to a cluster, to which tests append further keys.
@@ -101,7 +101,7 @@ async fn a_cluster_lookup_has_a_trace_span() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     api_server(&directory).await;
-    let collector = Collector::start(Manner::Accepts).await;
+    let collector = TestCollector::start(Manner::Accepts).await;
     let config = format!(
         "{CONFIG}tracing: {{ endpoint: \"http://{}\" }}\n",
         collector.address

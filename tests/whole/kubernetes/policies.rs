@@ -1,9 +1,9 @@
 //! Kubewarden's documents and modules. One policy is built with Kubewarden's SDK, as a waPC and as a WASI module.
 
-use admittance_tests::{Admittance, Artifacts, Finished};
+use admittance_tests::{Admittance, Artifacts, FinishedProgram};
 use serde_json::{Value, json};
 
-use super::server::{POD, Server, Verdict};
+use super::server::{POD, ReviewVerdict, Server};
 use crate::scene::{store, write};
 
 fn module(name: &str) -> String {
@@ -93,7 +93,12 @@ fn pod(namespace: &str, labels: &Value, annotations: &Value) -> Value {
     review
 }
 
-async fn review(server: &Server, namespace: &str, labels: &Value, annotations: &Value) -> (Value, Verdict) {
+async fn review(
+    server: &Server,
+    namespace: &str,
+    labels: &Value,
+    annotations: &Value,
+) -> (Value, ReviewVerdict) {
     let review = pod(namespace, labels, annotations);
     let verdict = server.review("/admit", &review).await;
     (review["request"]["object"].clone(), verdict)
@@ -213,7 +218,7 @@ async fn kubewarden_policy_groups_are_served() {
     }
 }
 
-async fn admittance(arguments: &[&str]) -> Finished {
+async fn admittance(arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 

@@ -6,18 +6,18 @@ use admittance_tests::{Client, Reply, repository};
 use http::{Request, Version};
 use serde_json::{Value, json};
 
-use super::server::{Server, Verdict};
+use super::server::{ReviewVerdict, Server};
 use crate::scene::source;
 
 /// A call that kube-apiserver sent to a webhook, and the name of the file in which it is recorded.
-struct Exchange {
+struct RecordedCall {
     file: String,
     query: String,
     headers: Vec<(String, String)>,
     review: Value,
 }
 
-fn recorded() -> Vec<Exchange> {
+fn recorded() -> Vec<RecordedCall> {
     let folder = repository().join("tests/whole/kubernetes/reviews");
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -36,7 +36,7 @@ fn recorded() -> Vec<Exchange> {
             let kept = headers
                 .iter()
                 .filter(|(name, _)| !["Host", "Content-Length"].contains(&name.as_str()));
-            exchanges.push(Exchange {
+            exchanges.push(RecordedCall {
                 file: file.clone(),
                 query: query.to_owned(),
                 headers: kept
@@ -49,7 +49,7 @@ fn recorded() -> Vec<Exchange> {
     exchanges
 }
 
-impl Exchange {
+impl RecordedCall {
     fn beta(mut self) -> Self {
         self.review["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self
@@ -70,7 +70,7 @@ impl Exchange {
 
 /// How the mutating chains change the object of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum RecordedChange {
     None,
     /// The Pod gets a sidecar container, and its own image is taken from the mirror.
     Pod,
@@ -89,37 +89,37 @@ enum Images {
 
 /// (file with recorded calls, number of these calls, change by the mutating chains, verdict of the validating chain).
 /// The calls differ in the fields that kube-apiserver sets in the request.
-const FILES: [(&str, usize, Change, Images); 22] = [
-    ("apply-create", 1, Change::Mark, Images::Good),
-    ("apply-update", 1, Change::Mark, Images::Good),
+const FILES: [(&str, usize, RecordedChange, Images); 22] = [
+    ("apply-create", 1, RecordedChange::Mark, Images::Good),
+    ("apply-update", 1, RecordedChange::Mark, Images::Good),
     // This request has no namespace, because a ClusterRole belongs to none.
-    ("clusterrole-create", 1, Change::Mark, Images::Good),
+    ("clusterrole-create", 1, RecordedChange::Mark, Images::Good),
     // The review of this deletion has no `object`.
-    ("cm-delete", 1, Change::None, Images::Good),
+    ("cm-delete", 1, RecordedChange::None, Images::Good),
     // These requests delete all objects of a collection, so they name none.
-    ("cm-deletecollection", 3, Change::None, Images::Good),
+    ("cm-deletecollection", 3, RecordedChange::None, Images::Good),
     // The image in this Deployment has no tag, so the validating chain refuses it.
-    ("deploy-create", 1, Change::Template, Images::Refused),
-    ("deploy-scale", 1, Change::None, Images::Good),
+    ("deploy-create", 1, RecordedChange::Template, Images::Refused),
+    ("deploy-scale", 1, RecordedChange::None, Images::Good),
     // The object is a Namespace, and the request's namespace is its own name.
-    ("ns-create", 1, Change::Mark, Images::Good),
-    ("ns-delete", 1, Change::None, Images::Good),
-    ("pod-binding", 1, Change::None, Images::Good),
-    ("pod-create", 1, Change::Pod, Images::Good),
-    ("pod-create-dryrun", 1, Change::Pod, Images::Good),
+    ("ns-create", 1, RecordedChange::Mark, Images::Good),
+    ("ns-delete", 1, RecordedChange::None, Images::Good),
+    ("pod-binding", 1, RecordedChange::None, Images::Good),
+    ("pod-create", 1, RecordedChange::Pod, Images::Good),
+    ("pod-create-dryrun", 1, RecordedChange::Pod, Images::Good),
     // The Pod has no name yet, because the API server generates it after calling webhooks.
-    ("pod-create-generateName", 1, Change::Pod, Images::Good),
-    ("pod-eviction", 1, Change::None, Images::Good),
+    ("pod-create-generateName", 1, RecordedChange::Pod, Images::Good),
+    ("pod-eviction", 1, RecordedChange::None, Images::Good),
     // The request connects to a Pod (CONNECT). Its object is the connection's options, which have no metadata.
-    ("pod-exec", 1, Change::None, Images::Good),
-    ("pod-patch-merge", 1, Change::None, Images::Good),
-    ("pod-patch-noop", 1, Change::None, Images::Good),
-    ("pod-status-patch", 1, Change::None, Images::Good),
-    ("pod-update", 1, Change::None, Images::Good),
+    ("pod-exec", 1, RecordedChange::None, Images::Good),
+    ("pod-patch-merge", 1, RecordedChange::None, Images::Good),
+    ("pod-patch-noop", 1, RecordedChange::None, Images::Good),
+    ("pod-status-patch", 1, RecordedChange::None, Images::Good),
+    ("pod-update", 1, RecordedChange::None, Images::Good),
     // A SubjectAccessReview. From version 1.37 on, kube-apiserver does not send these to webhooks.
-    ("sar-create", 1, Change::None, Images::Good),
-    ("token-create", 1, Change::Mark, Images::Good),
-    ("token-request", 1, Change::None, Images::Good),
+    ("sar-create", 1, RecordedChange::None, Images::Good),
+    ("token-create", 1, RecordedChange::Mark, Images::Good),
+    ("token-request", 1, RecordedChange::None, Images::Good),
 ];
 
 /// Returns two mutating chains, one for all resources and one for a few simple resources, and a validating chain.
@@ -169,7 +169,7 @@ spec:
     )
 }
 
-fn expected(change: Change, object: &Value) -> Value {
+fn expected(change: RecordedChange, object: &Value) -> Value {
     let mut object = object.clone();
     let pod = |pod: &mut Value| {
         let containers = pod["spec"]["containers"].as_array_mut().unwrap();
@@ -179,10 +179,10 @@ fn expected(change: Change, object: &Value) -> Value {
         pod["metadata"]["annotations"]["sidecar-injector.admittance.dev/status"] = json!("proxy");
     };
     match change {
-        Change::None => {}
-        Change::Pod => pod(&mut object),
-        Change::Template => pod(&mut object["spec"]["template"]),
-        Change::Mark => object["metadata"]["annotations"]["well-behaved"] = json!("true"),
+        RecordedChange::None => {}
+        RecordedChange::Pod => pod(&mut object),
+        RecordedChange::Template => pod(&mut object["spec"]["template"]),
+        RecordedChange::Mark => object["metadata"]["annotations"]["well-behaved"] = json!("true"),
     }
     object
 }
@@ -215,8 +215,8 @@ async fn every_recorded_review_is_answered() {
 async fn check(
     server: &Server,
     client: &Client,
-    exchange: &Exchange,
-    change: Change,
+    exchange: &RecordedCall,
+    change: RecordedChange,
     images: Images,
 ) -> Version {
     let file = &exchange.file;
@@ -236,7 +236,7 @@ async fn check(
             reply.version,
             "{file} {path}"
         );
-        let verdict = Verdict::parse(&exchange.review, &reply);
+        let verdict = ReviewVerdict::parse(&exchange.review, &reply);
         let refuses = validates && images == Images::Refused;
         assert_eq!(verdict.is_allowed(), !refuses, "{file} {path}: {verdict:?}");
         if refuses {
@@ -248,14 +248,14 @@ async fn check(
             continue;
         }
         let change = match (path, change) {
-            ("/mutate/mark", Change::Mark) => Change::Mark,
-            ("/mutate/mark", _) | ("/mutate/inject", Change::Mark) => Change::None,
+            ("/mutate/mark", RecordedChange::Mark) => RecordedChange::Mark,
+            ("/mutate/mark", _) | ("/mutate/inject", RecordedChange::Mark) => RecordedChange::None,
             _ if mutates => change,
-            _ => Change::None,
+            _ => RecordedChange::None,
         };
         assert_eq!(
             verdict.patch().is_some(),
-            change != Change::None,
+            change != RecordedChange::None,
             "{file} {path}: {verdict:?}"
         );
         let changed = verdict.applied_to(object);

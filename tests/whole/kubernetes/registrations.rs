@@ -55,12 +55,12 @@ fn setting() -> Setting {
 }
 
 /// A replica of the program, with a directory for its configuration.
-struct Replica {
+struct RegisteringReplica {
     directory: TempDir,
     program: Admittance,
 }
 
-impl Replica {
+impl RegisteringReplica {
     async fn start(setting: &Setting, config: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), setting, config).await
     }
@@ -194,7 +194,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     let foreign = json!({"metadata": {"name": "other"}, "webhooks": [{"name": "other.example.com"}]});
     setting.server.put(VALIDATING, foreign);
     let foreign = setting.server.object(VALIDATING, "", "other");
-    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
     let registered = webhooks(&setting, VALIDATING);
     assert_eq!(registered.as_array().unwrap().len(), 1);
@@ -299,9 +299,9 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
         .define_kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true);
     setting.server.put("endpointslices", slice(false));
     setting.server.put(PLURAL, chain("pods", "first"));
-    let mut replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let mut replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
     let waits =
-        |line: &admittance_tests::LogLine| line.message().contains("when the Service has a ready Pod");
+        |line: &admittance_tests::ProgramLogLine| line.message().contains("when the Service has a ready Pod");
     replica
         .program
         .until_logged("that it waits", waits)
@@ -324,7 +324,7 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let mut ignored = chain("pods", "of the cluster");
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
-    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
     let list = webhooks(&setting, VALIDATING);
     let registered = list.as_array().unwrap();
@@ -403,7 +403,7 @@ fn ending() -> (Value, String) {
 
 /// Connects to these replicas again and again, until all of them present a new certificate. Like the API server, each
 /// connection trusts the CA bundle that was registered shortly before. No handshake may fail.
-async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
+async fn until_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
     let mut before = Vec::new();
@@ -432,8 +432,8 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
     let (secret, first) = ending();
     setting.server.put("secrets", secret);
     let config = [KEPT, RESOURCES].concat();
-    let mut leader = Replica::start(&setting, &config).await;
-    let other = Replica::start(&setting, &config).await;
+    let mut leader = RegisteringReplica::start(&setting, &config).await;
+    let other = RegisteringReplica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
 
     // The new CA was in the bundle before a replica presented the new certificate. The old CA is still there.
@@ -462,7 +462,7 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
 async fn a_deleted_secret_is_replaced_by_one_with_a_new_certificate() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
-    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
     let before = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
     setting.server.delete("secrets", NAMESPACE, SECRET);
@@ -482,7 +482,7 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
         chain
     };
     setting.server.put(PLURAL, everything("first"));
-    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
     until_registered(&setting, &["*"]).await;
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
@@ -520,7 +520,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     let pods = chain("pods", "first");
     write(&directory, "chains.yaml", chains(std::slice::from_ref(&pods)));
     let config = format!("{KEPT}definitions: [chains.yaml]");
-    let replica = Replica::start_in(directory, &setting, &config).await;
+    let replica = RegisteringReplica::start_in(directory, &setting, &config).await;
     until_registered(&setting, &["pods"]).await;
     let trusted = bundle(&setting);
 
@@ -548,7 +548,7 @@ async fn failure_counters_start_at_zero() {
     let config = "
 dialect: { kubernetes: { webhookConfigurations: {}, audit: {} } }
 ";
-    let replica = Replica::start(&setting, &[config, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[config, RESOURCES].concat()).await;
     let metrics = replica.program.metrics().await.unwrap();
     let configurations = "admittance_webhook_configuration_writes_total";
     let requests = "admittance_cluster_requests_total";
@@ -583,7 +583,7 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let config = [KEPT, RESOURCES].concat();
     let mut program = serve(&directory, &setting, &config).spawn().unwrap();
-    let is_waiting = |line: &admittance_tests::LogLine| {
+    let is_waiting = |line: &admittance_tests::ProgramLogLine| {
         line.message()
             .contains("waiting for the certificate of this server")
             && line
@@ -629,7 +629,7 @@ listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
         .start()
         .await
         .unwrap();
-    let replica = Replica { directory, program };
+    let replica = RegisteringReplica { directory, program };
     until_registered(&setting, &["pods"]).await;
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
     assert_eq!(setting.server.object("secrets", NAMESPACE, SECRET), None);

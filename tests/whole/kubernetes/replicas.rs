@@ -278,7 +278,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     setting.server.put("namespacedadmissionchains", namespaced);
     let waiting = until_waiting(&allowing[0].program, "webhooks").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
-    let logged = |line: &admittance_tests::LogLine| {
+    let logged = |line: &admittance_tests::ProgramLogLine| {
         line.message().contains("a change waits") && line.message().contains(&name)
     };
     let mark = admittance_tests::Mark::START;

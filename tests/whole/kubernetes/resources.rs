@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, FinishedProgram};
 use serde_json::{Value, json};
 
 use super::server::{POD, ReviewedResource, Server, certificates};
@@ -92,7 +92,7 @@ impl Server {
         self.program.until_status("the change", is_live).await.unwrap();
     }
 
-    pub(super) async fn run_command(&self, arguments: &[&str]) -> Finished {
+    pub(super) async fn run_command(&self, arguments: &[&str]) -> FinishedProgram {
         let server = self.program.admin_url("");
         let connection = ["--server", &server];
         Admittance::run([arguments, &connection].concat()).await.unwrap()

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use admittance_tests::{Admittance, Client, Reply, Serve, Trust};
+use admittance_tests::{Admittance, Client, ClientTrust, Reply, Serve};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Request;
 use serde_json::{Value, json};
@@ -63,8 +63,8 @@ impl Server {
             .unwrap()
     }
 
-    pub(crate) async fn review(&self, path: &str, review: &Value) -> Verdict {
-        Verdict::parse(review, &self.post(path, review).await)
+    pub(crate) async fn review(&self, path: &str, review: &Value) -> ReviewVerdict {
+        ReviewVerdict::parse(review, &self.post(path, review).await)
     }
 }
 
@@ -77,8 +77,8 @@ pub(crate) async fn certificates(directory: &TempDir, more: &[&str]) {
     assert_eq!(made.code, Some(0), "{}", made.stderr);
 }
 
-fn trust(authorities: &str) -> Trust<'_> {
-    Trust {
+fn trust(authorities: &str) -> ClientTrust<'_> {
+    ClientTrust {
         authorities,
         identity: None,
     }
@@ -96,11 +96,11 @@ pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
 
 /// The `response` in the AdmissionReview that a server sent back.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct ReviewVerdict {
     pub(crate) response: Value,
 }
 
-impl Verdict {
+impl ReviewVerdict {
     /// Parses the server's reply to an AdmissionReview, and checks the fields that every valid reply has.
     pub(crate) fn parse(review: &Value, reply: &Reply) -> Self {
         assert_eq!(reply.status, 200, "{}", reply.text());

@@ -185,7 +185,7 @@ async fn a_status_that_cannot_be_written_is_retried() {
     setting.server.forbid("patch", PLURAL);
     setting.server.put(PLURAL, chain("pods", "first"));
     let mut server = start(&setting).await;
-    let logged = |line: &admittance_tests::LogLine| {
+    let logged = |line: &admittance_tests::ProgramLogLine| {
         line.message()
             .contains("the status of AdmissionChain/pods cannot be written")
             && line

@@ -7,18 +7,18 @@ use serde_json::json;
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    hooks::{Answer, Hooks, configuration},
+    hooks::{HookAnswer, Hooks, configuration},
     server::{POD, Server, request},
 };
 
 /// A server whose webhook answers no call before `open` becomes true.
-struct Held {
+struct HeldServer {
     server: Server,
     hooks: Hooks,
     open: watch::Sender<bool>,
 }
 
-impl Held {
+impl HeldServer {
     async fn start(delay: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (open, opened) = watch::channel(false);
@@ -28,7 +28,7 @@ impl Held {
                 if call.path == "/held" {
                     opened.wait_for(|open| *open).await.unwrap();
                 }
-                Answer::allow()
+                HookAnswer::allow()
             }
         })
         .await;
@@ -73,7 +73,7 @@ impl Held {
 
 #[tokio::test]
 async fn a_review_in_flight_is_answered_and_its_connection_closed() {
-    let mut held = Held::start("10ms").await;
+    let mut held = HeldServer::start("10ms").await;
     assert_eq!(held.readiness().await, 200);
     let sent = held.in_flight().await;
     held.terminate("requests in flight are finished first").await;
@@ -89,7 +89,7 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
 /// After a Pod begins to stop, kube-apiserver sends it reviews until it notices that the endpoint was removed.
 #[tokio::test]
 async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
-    let mut held = Held::start("1h").await;
+    let mut held = HeldServer::start("1h").await;
     let quick = held.server.program.tls_url("/validate/quick");
     let before = held.server.client.send(request(&quick, &POD.review("before")));
     assert_eq!(before.await.unwrap().headers.get("connection"), None);

@@ -24,7 +24,7 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
         let config = write(&directory, "admittance.yaml", text);
         let [config, pods] = [config.display(), pods.display()];
         let arguments = format!("--config {config} --definitions {pods} {of_service}");
-        Printed::in_directory(tempfile::tempdir().unwrap(), &arguments).await
+        PrintedManifests::in_directory(tempfile::tempdir().unwrap(), &arguments).await
     };
 
     let with_tls = printed(tls).await;
@@ -73,7 +73,7 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     let admin = format!("      file: \"../admin/token-1\"\n{of_webhook}");
     assert!(text.contains(&admin), "{text}");
 
-    let nobody = Printed::from_definitions(&chains(), "").await;
+    let nobody = PrintedManifests::from_definitions(&chains(), "").await;
     assert!(
         nobody.stderr.contains("the admin API of the Pods is disabled"),
         "{}",
@@ -110,7 +110,7 @@ spec:
         ),
     ];
     for (stage, expected) in table {
-        let printed = Printed::from_definitions(&chain(stage), "").await;
+        let printed = PrintedManifests::from_definitions(&chain(stage), "").await;
         assert_eq!(printed.pod()["automountServiceAccountToken"], true, "{stage}");
         assert_eq!(printed.config()["cluster"], json!({}), "{stage}");
         let role = printed.object("ClusterRole", "");
@@ -152,7 +152,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         let config = write(&directory, "admittance.yaml", text(more));
         let flags = flags.replace("RESOURCES", resources.to_str().unwrap());
         let arguments = format!("--config {} {flags}", config.display());
-        Printed::in_directory(directory, &arguments).await
+        PrintedManifests::in_directory(directory, &arguments).await
     };
     let alone = printed("", "").await;
     let is_registered = |kind: &&str| kind.ends_with("WebhookConfiguration");
@@ -173,7 +173,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         config.contains("definitions:\n  - \"../chains\"\n  - kubernetes: {}\n"),
         "{config}"
     );
-    let may = |printed: &Printed, kind: &str, resource: &str| {
+    let may = |printed: &PrintedManifests, kind: &str, resource: &str| {
         let rules = printed.object(kind, "")["rules"].as_array().unwrap().clone();
         let rule = rules
             .iter()
@@ -217,7 +217,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         &format!("{{ kubernetes: {namespaced} }} ]"),
     );
     let config = write(&directory, "admittance.yaml", config);
-    let with = Printed::in_directory(directory, &format!("--config {}", config.display())).await;
+    let with = PrintedManifests::in_directory(directory, &format!("--config {}", config.display())).await;
     assert_eq!(may(&with, "ClusterRole", "configmaps"), read);
     let config = with.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -233,7 +233,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         "admittance.yaml",
         text("").replace("{ kubernetes: {} } ]", policies),
     );
-    let with = Printed::in_directory(directory, &format!("--config {}", config.display())).await;
+    let with = PrintedManifests::in_directory(directory, &format!("--config {}", config.display())).await;
     for resource in [
         "validatingadmissionpolicybindings",
         "*",
@@ -274,11 +274,11 @@ dialect: { kubernetes: { webhookConfigurations: { excludeNamespaces: [monitoring
 cluster: {}
 definitions: [chains.yaml]
 ";
-    let is_registered = |printed: &Printed| {
+    let is_registered = |printed: &PrintedManifests| {
         let kinds = printed.kinds();
         kinds.iter().any(|kind| kind.ends_with("WebhookConfiguration"))
     };
-    let rules = |printed: &Printed, kind: &str, resource: &str| {
+    let rules = |printed: &PrintedManifests, kind: &str, resource: &str| {
         let rules = printed.object(kind, "")["rules"]
             .as_array()
             .unwrap()
@@ -297,7 +297,7 @@ definitions: [chains.yaml]
     let place = directory();
     let config = write(&place, "admittance.yaml", own).display().to_string();
     let flags = "--name hooks --namespace hooks-system";
-    let printed = Printed::in_directory(place, &format!("--config {config} {flags}")).await;
+    let printed = PrintedManifests::in_directory(place, &format!("--config {config} {flags}")).await;
     assert!(!is_registered(&printed));
     for kind in ["mutating", "validating"] {
         let resource = format!("{kind}webhookconfigurations");
@@ -351,7 +351,7 @@ definitions: [chains.yaml]
     );
     let config = write(&place, "admittance.yaml", mounted);
     let arguments = format!("--config {} --certs {out}", config.display());
-    let printed = Printed::in_directory(place, &arguments).await;
+    let printed = PrintedManifests::in_directory(place, &arguments).await;
     assert!(!is_registered(&printed));
     assert_eq!(rules(&printed, "Role", "secrets"), []);
     assert!(printed.object("Secret", "-tls")["data"]["ca.crt"].is_string());
@@ -373,9 +373,9 @@ async fn the_leader_may_list_what_it_audits() {
             directory.path().display()
         );
         let config = write(&place, "admittance.yaml", text).display().to_string();
-        Printed::in_directory(place, &format!("--config {config}")).await
+        PrintedManifests::in_directory(place, &format!("--config {config}")).await
     };
-    let rules = |printed: &Printed| {
+    let rules = |printed: &PrintedManifests| {
         let printed_rules = printed.object("ClusterRole", "")["rules"]
             .as_array()
             .unwrap()

@@ -9,7 +9,7 @@ use super::{strict::assert_valid, *};
 /// A directory with the definitions and certificates of a test, and with the charts that are made from them.
 struct Charts(TempDir);
 
-struct Rendered {
+struct RenderedChart {
     objects: Vec<Value>,
     errors: String,
 }
@@ -36,7 +36,7 @@ impl Charts {
 
     /// Runs `admittance kubernetes COMMAND` with the test's configuration and these arguments. If the test has
     /// certificates, their directory is added to the arguments.
-    async fn run(&self, command: &str, arguments: &str) -> Finished {
+    async fn run(&self, command: &str, arguments: &str) -> FinishedProgram {
         let [config, certs] = ["admittance.yaml", "certs"].map(|name| self.path(name).display().to_string());
         let mut words = vec!["kubernetes", command, "--config", &config];
         if self.path("certs").exists() {
@@ -47,7 +47,7 @@ impl Charts {
             .unwrap()
     }
 
-    async fn chart(&self, arguments: &str) -> Finished {
+    async fn chart(&self, arguments: &str) -> FinishedProgram {
         let chart = self.path("chart");
         let made = self
             .run(
@@ -74,25 +74,25 @@ impl Charts {
         Some(command.env_remove("KUBECONFIG").output().await.unwrap())
     }
 
-    async fn render(&self, values: &[&str]) -> Option<Rendered> {
+    async fn render(&self, values: &[&str]) -> Option<RenderedChart> {
         self.render_as("admittance", values).await
     }
 
-    async fn render_as(&self, release: &str, values: &[&str]) -> Option<Rendered> {
+    async fn render_as(&self, release: &str, values: &[&str]) -> Option<RenderedChart> {
         let arguments = ["template", release, "chart", "--include-crds"];
         let namespace = ["--namespace", "admittance-system"];
         let output = self.helm(&[&arguments, &namespace[..], values].concat()).await?;
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.success(), errors.is_empty(), "{errors}");
-        Some(Rendered {
+        Some(RenderedChart {
             objects: sorted(objects(&text)),
             errors,
         })
     }
 }
 
-impl Rendered {
+impl RenderedChart {
     /// Returns the object of this kind whose name ends with `suffix`. Panics if there are several.
     fn object(&self, kind: &str, suffix: &str) -> Option<&Value> {
         let is_wanted = |object: &&Value| {
@@ -273,7 +273,7 @@ async fn each_value_of_the_chart_has_its_effect() {
         let arguments: Vec<&str> = values.iter().flat_map(|value| ["--set-json", value]).collect();
         let rendered = charts.render(&arguments).await.unwrap();
         assert_eq!(rendered.errors, "", "{values:?}");
-        let at = |rendered: &Rendered| {
+        let at = |rendered: &RenderedChart| {
             let object = rendered.object(&kind, &suffix)?;
             object.pointer(&pointer).cloned()
         };
@@ -406,7 +406,7 @@ definitions: [pods.yaml]
         let (Some(first), Some(second)) = (first.await, second.await) else {
             return;
         };
-        let own = |rendered: Rendered| {
+        let own = |rendered: RenderedChart| {
             assert_eq!(rendered.errors, "");
             let objects = rendered.objects.into_iter();
             objects

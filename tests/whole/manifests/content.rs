@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn every_object_that_the_manifests_name_is_printed() {
-    let printed = Printed::from_definitions(&chains(), "--network-policy").await;
+    let printed = PrintedManifests::from_definitions(&chains(), "--network-policy").await;
     assert_eq!(
         printed.kinds(),
         [
@@ -210,7 +210,7 @@ async fn flags_set_the_fields_of_the_manifests() {
         ),
     ];
     for (flags, kind, name, pointer, expected) in table {
-        let printed = Printed::from_definitions(&chains(), flags).await;
+        let printed = PrintedManifests::from_definitions(&chains(), flags).await;
         assert_eq!(
             printed.object(kind, name).pointer(pointer),
             Some(&expected),
@@ -227,13 +227,15 @@ async fn flags_set_the_fields_of_the_manifests() {
         ("--exclude-namespace cni", "excludeNamespaces", json!(["cni"])),
         ("--include-kube-system", "includeKubeSystem", json!(true)),
     ] {
-        let config = Printed::from_definitions(&chains(), flags).await.config();
+        let config = PrintedManifests::from_definitions(&chains(), flags)
+            .await
+            .config();
         let webhooks = &config["dialect"]["kubernetes"]["webhookConfigurations"];
         assert!(webhooks.is_object(), "{config}");
         assert_eq!(webhooks[field], expected, "{flags}");
     }
 
-    let printed = Printed::from_definitions(&chains(), "--max-replicas 9 --service-monitor").await;
+    let printed = PrintedManifests::from_definitions(&chains(), "--max-replicas 9 --service-monitor").await;
     let deployment = printed.object("Deployment", "");
     assert_eq!(deployment["spec"].get("replicas"), None, "it is the autoscaler's");
     let metadata = &deployment["spec"]["template"]["metadata"];
@@ -249,7 +251,7 @@ async fn flags_set_the_fields_of_the_manifests() {
         service["metadata"]["labels"]
     );
 
-    let printed = Printed::from_definitions(&chains(), "--modules-in-image /plugins").await;
+    let printed = PrintedManifests::from_definitions(&chains(), "--modules-in-image /plugins").await;
     assert!(!printed.kinds().contains(&"NetworkPolicy"));
     let text = printed.object("ConfigMap", "-chains")["data"]["pods.yaml"]
         .as_str()
@@ -282,7 +284,7 @@ async fn notes_after_the_manifests_say_what_the_user_must_do() {
         (chains(), "--include-kube-system --failure-policy Ignore", &[]),
         (forgetful, "", &[ephemeral]),
     ] {
-        let printed = Printed::from_definitions(&definitions, flags).await;
+        let printed = PrintedManifests::from_definitions(&definitions, flags).await;
         for note in [lock_out, ephemeral] {
             let is_there = printed.stderr.contains(note);
             assert_eq!(is_there, expected.contains(&note), "{flags}: {}", printed.stderr);

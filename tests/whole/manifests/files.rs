@@ -276,7 +276,7 @@ async fn every_definition_file_is_printed() {
         "--definitions {} --modules-in-image /usr/local/lib/admittance",
         chains.display()
     );
-    let printed = Printed::in_directory(directory, &arguments).await;
+    let printed = PrintedManifests::in_directory(directory, &arguments).await;
     let data = printed.object("ConfigMap", "-chains")["data"]
         .as_object()
         .unwrap();

@@ -6,7 +6,7 @@ use super::*;
 async fn a_pod_of_the_manifests_answers_the_api_server() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certs(directory.path()).await;
-    let printed = Printed::from_definitions(&chains(), &certs).await;
+    let printed = PrintedManifests::from_definitions(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
@@ -67,13 +67,13 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certs(directory.path()).await;
-    let printed = Printed::from_definitions(&chains(), &certs).await;
+    let printed = PrintedManifests::from_definitions(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
     let program = serve(&root).await;
     let authority = String::from_utf8(fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap()).unwrap();
     for authorities in ["", &authority] {
-        let client = Client::trusting(Trust {
+        let client = Client::trusting(ClientTrust {
             authorities,
             identity: None,
         })

@@ -6,11 +6,11 @@ use super::{
     *,
 };
 
-struct Node(TempDir);
+struct PodHost(TempDir);
 
-impl Node {
+impl PodHost {
     /// Prints the files of a static Pod for this configuration and these chains, and writes them to a directory.
-    async fn new(config: &str, chains: &str, flags: &str) -> (Self, Finished) {
+    async fn new(config: &str, chains: &str, flags: &str) -> (Self, FinishedProgram) {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "pods.yaml", chains);
         write(&directory, "admittance.yaml", config);
@@ -24,7 +24,7 @@ impl Node {
         (node, finished)
     }
 
-    async fn write(&self, flags: &str) -> Finished {
+    async fn write(&self, flags: &str) -> FinishedProgram {
         let [config, certs, root] =
             ["admittance.yaml", "certs", "root"].map(|name| self.0.path().join(name).display().to_string());
         run(&format!(
@@ -49,7 +49,7 @@ const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
 #[tokio::test]
 async fn a_static_pod_has_all_of_its_files() {
-    let (node, finished) = Node::new(CONFIG, &chains(), "").await;
+    let (node, finished) = PodHost::new(CONFIG, &chains(), "").await;
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert_eq!(finished.stdout, "");
     assert!(
@@ -136,7 +136,7 @@ async fn a_static_pod_has_all_of_its_files() {
 /// The program reads all files with definitions, so files of an earlier run of the command must be removed.
 #[tokio::test]
 async fn static_pod_files_of_an_earlier_run_are_removed() {
-    let (node, _) = Node::new(CONFIG, &chains(), "").await;
+    let (node, _) = PodHost::new(CONFIG, &chains(), "").await;
     let files = "/etc/kubernetes/admittance";
     let paths = ["chains/old.yaml", "cluster/kubeconfig"].map(|name| node.path(&format!("{files}/{name}")));
     fs::create_dir(paths[1].parent().unwrap()).unwrap();
@@ -156,7 +156,7 @@ async fn a_static_pod_reads_the_cluster_with_a_kubeconfig() {
         "    - name: images\n",
         "    - name: images\n      namespaceSelector: { matchLabels: { hooks: \"on\" } }\n",
     );
-    let (node, finished) = Node::new(CONFIG, &chains, "").await;
+    let (node, finished) = PodHost::new(CONFIG, &chains, "").await;
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     let place = "/etc/kubernetes/admittance/cluster/kubeconfig";
     assert!(finished.stderr.contains(place), "{}", finished.stderr);
@@ -184,7 +184,7 @@ async fn static_pods_that_a_node_cannot_run_are_refused() {
         (CONFIG, "--max-replicas 5", "--max-replicas"),
         (CONFIG, "--kubernetes-version 1.35", "1.36"),
     ] {
-        let (node, finished) = Node::new(config, &chains(), flags).await;
+        let (node, finished) = PodHost::new(config, &chains(), flags).await;
         assert_eq!(finished.code, Some(2));
         assert!(finished.stderr.contains(expected), "{}", finished.stderr);
         assert!(!node.path("/etc").exists());

@@ -79,7 +79,7 @@ async fn kubernetes_accepts_every_printed_field_in_strict_validation() {
         "--config {} --network-policy --max-replicas 5 --service-monitor --memory-limit 1Gi --priority-class p",
         config.display()
     );
-    let printed = Printed::in_directory(directory, &arguments).await;
+    let printed = PrintedManifests::in_directory(directory, &arguments).await;
     let mut kinds = printed.kinds();
     kinds.dedup();
     assert_eq!(kinds.len(), 14, "{kinds:?}");

@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use admittance_tests::{Kind, MesosCluster, NEVER, POLL, Reply, Scheduler};
+use admittance_tests::{MesosCluster, NEVER, POLL, Reply, Scheduler, SchedulerKind};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    hooks::Hooks,
-    nodes::{Candidate, Nodes},
+    hooks::MesosHooks,
+    nodes::{Nodes, SchedulerCandidate},
     scene::{Front, code_and_message, driver},
-    zookeeper::{Server, ZooKeeperNode, blocking},
+    zookeeper::{TestZooKeeper, ZooKeeperNode, blocking},
 };
 use crate::scene::application;
 
@@ -19,10 +19,10 @@ pub(super) const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
 /// What a driver needs: a scheduler that is registered in ZooKeeper, and webhooks for definitions to call.
 pub(super) struct Surroundings {
-    hooks: Hooks,
+    hooks: MesosHooks,
     cluster: MesosCluster,
     pub(super) scheduler: Scheduler,
-    _stands: Candidate,
+    _stands: SchedulerCandidate,
     client: admittance_tests::Client,
 }
 
@@ -31,8 +31,8 @@ impl Surroundings {
         let cluster = MesosCluster::default();
         let scheduler = Scheduler::start(&cluster).await.unwrap();
         Self {
-            hooks: Hooks::start().await,
-            _stands: Candidate::stand(&place.connection(), &scheduler).await,
+            hooks: MesosHooks::start().await,
+            _stands: SchedulerCandidate::stand(&place.connection(), &scheduler).await,
             scheduler,
             cluster,
             client: admittance_tests::Client::new().unwrap(),
@@ -94,7 +94,10 @@ impl Surroundings {
             .send(driver, Method::POST, "/namespaces/shop/applications", &object)
             .await;
         assert_eq!(code_and_message(&reply).0, 0, "{}", reply.text());
-        let version = self.cluster.object(Kind::Application, "shop", &name).unwrap();
+        let version = self
+            .cluster
+            .object(SchedulerKind::Application, "shop", &name)
+            .unwrap();
         let annotations = version["raw_json"]["metadata"]["annotations"].as_object();
         annotations
             .into_iter()
@@ -299,7 +302,7 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         .change(&one, Method::GET, "/admissionwebhooks", &Value::Null)
         .await;
     assert_eq!(all.as_array().unwrap().len(), 3, "{all}");
-    let named = |line: &admittance_tests::LogLine| {
+    let named = |line: &admittance_tests::ProgramLogLine| {
         line.message()
             .contains("admissionwebhook/defaultGroup/junk in zookeeper:")
     };
@@ -366,7 +369,7 @@ async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: i
 
 #[tokio::test]
 async fn the_live_table_survives_the_loss_of_zookeeper() {
-    let mut server = blocking(Server::start).await;
+    let mut server = blocking(TestZooKeeper::start).await;
     let place = ZooKeeperNode::root(server.address());
     let around = Surroundings::new(&place).await;
     let driver = around.driver(&place).await;

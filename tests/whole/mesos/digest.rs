@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    nodes::{Candidate, DRIVERS, Nodes, SCHEDULERS},
+    nodes::{DRIVERS, Nodes, SCHEDULERS, SchedulerCandidate},
     scene::{CLUSTER, Front, code_and_message, driver},
     zookeeper::ZooKeeperNode,
 };
@@ -28,7 +28,7 @@ async fn zookeeper_nodes_are_readable_only_with_the_password() {
     let place = ZooKeeperNode::shared("digest").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let _stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let _stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
     let (nodes, user) = (
         Nodes::connect(&place.connection()).await,
         Nodes::connect_as(&place.connection(), USER, PASSWORD).await,

@@ -4,9 +4,9 @@ use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::Value;
 
 use super::{
-    nodes::{Candidate, DRIVERS, Nodes},
+    nodes::{DRIVERS, Nodes, SchedulerCandidate},
     scene::{CLUSTER, Front, driver},
-    writers::{Answer, Writers, received, wrong},
+    writers::{ConcurrentWriters, WriteAnswer, received, wrong},
     zookeeper::ZooKeeperNode,
 };
 
@@ -26,7 +26,7 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let place = ZooKeeperNode::shared("gateways").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let _stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let _stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
     let nodes = Nodes::connect(&place.connection()).await;
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
@@ -39,7 +39,7 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let gateway = Front::start(&gateway(&place, "")).await;
 
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
-    let writers = Writers::start(&[front_door], CLIENTS);
+    let writers = ConcurrentWriters::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
     // The scheduler holds back its replies until each client waits for one. All drivers have the same share of clients.
     let gate = scheduler.hold();
@@ -65,18 +65,18 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     // sent on old connections before it noticed the kill.
     let failed: Vec<_> = written
         .iter()
-        .filter(|written| written.answer != Answer::Created)
+        .filter(|written| written.answer != WriteAnswer::Created)
         .collect();
     assert!(!failed.is_empty());
     for written in failed {
-        let Answer::Refused(code, message) = &written.answer else {
+        let WriteAnswer::Refused(code, message) = &written.answer else {
             panic!("{written:?}")
         };
         assert_eq!(*code, 1_405_053, "{message}");
     }
     let after = &written[gone..];
     assert!(
-        after.iter().all(|written| written.answer == Answer::Created),
+        after.iter().all(|written| written.answer == WriteAnswer::Created),
         "{after:?}"
     );
     drop(stays);

@@ -5,9 +5,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    nodes::Candidate,
+    nodes::SchedulerCandidate,
     scene::{CLUSTER, Front, code_and_message, driver},
-    zookeeper::{Server, ZooKeeperNode, blocking},
+    zookeeper::{TestZooKeeper, ZooKeeperNode, blocking},
 };
 use crate::scene::application;
 
@@ -58,7 +58,7 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
         "data": {},
     });
     // First, ZooKeeper is unreachable.
-    let mut server = blocking(Server::start).await;
+    let mut server = blocking(TestZooKeeper::start).await;
     let place = ZooKeeperNode::root(server.address());
     let mut server = blocking(move || {
         server.stop();
@@ -79,7 +79,7 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
 
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
     until_healthz(&driver, "run ok").await;
     let (status, reply) = create(&driver, "second").await;
     assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");

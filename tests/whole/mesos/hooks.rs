@@ -14,15 +14,15 @@ use tempfile::TempDir;
 use crate::webhooks::{certificate, listen};
 
 /// A webhook server named `hook.hooks`, which stops with the test. The end of a path selects the answer.
-pub(super) struct Hooks {
+pub(super) struct MesosHooks {
     _directory: TempDir,
     pub(super) address: SocketAddr,
     pub(super) bundle: String,
-    calls: Arc<Mutex<Vec<Call>>>,
+    calls: Arc<Mutex<Vec<MesosHookCall>>>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct MesosHookCall {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) sent: Bytes,
@@ -30,14 +30,14 @@ pub(super) struct Call {
     status: u16,
 }
 
-impl Call {
+impl MesosHookCall {
     /// Returns whether the webhook's reply was valid, so that its body replaced the object.
     pub(super) fn is_good(&self) -> bool {
         self.status == 200
     }
 }
 
-impl Hooks {
+impl MesosHooks {
     pub(super) async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
@@ -49,7 +49,7 @@ impl Hooks {
                 let (head, body) = request.into_parts();
                 let sent = body.collect().await.unwrap().to_bytes();
                 let (status, replied) = answer(head.uri.path(), &sent);
-                kept.lock().unwrap().push(Call {
+                kept.lock().unwrap().push(MesosHookCall {
                     path: head.uri.path().to_owned(),
                     headers: head.headers,
                     sent,
@@ -72,9 +72,9 @@ impl Hooks {
     }
 
     /// Returns the calls about objects in this namespace, or without one (`None`), in the order of their arrival.
-    pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
+    pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<MesosHookCall> {
         let calls = self.calls.lock().unwrap();
-        let is = |call: &&Call| {
+        let is = |call: &&MesosHookCall| {
             let object: Value = serde_json::from_slice(&call.sent).unwrap_or_default();
             object["metadata"]["namespace"].as_str() == namespace
         };

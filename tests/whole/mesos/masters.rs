@@ -5,9 +5,9 @@ use std::time::Instant;
 use admittance_tests::{MesosCluster, Scheduler};
 
 use super::{
-    nodes::{Candidate, Nodes, SCHEDULERS},
+    nodes::{Nodes, SCHEDULERS, SchedulerCandidate},
     scene::{Front, driver},
-    writers::{Answer, Writers, received, wrong},
+    writers::{ConcurrentWriters, WriteAnswer, received, wrong},
     zookeeper::ZooKeeperNode,
 };
 
@@ -38,12 +38,12 @@ async fn change(exit: MasterExit) {
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
-    let first_stands = Candidate::stand(&servers, &first).await;
-    let _second_stands = Candidate::stand(&servers, &second).await;
+    let first_stands = SchedulerCandidate::stand(&servers, &first).await;
+    let _second_stands = SchedulerCandidate::stand(&servers, &second).await;
     let driver = Front::start(&driver(&place, "")).await;
     let nodes = Nodes::connect(&servers).await;
 
-    let writers = Writers::start(&[driver.routes()], CLIENTS);
+    let writers = ConcurrentWriters::start(&[driver.routes()], CLIENTS);
     writers.until_created(50).await;
     assert!(second.received().is_empty(), "all goes to the master");
 
@@ -62,7 +62,7 @@ async fn change(exit: MasterExit) {
         in_flight = CLIENTS;
         writers
             .until("a request in flight fails", answered, |written| {
-                let failed = |answer: &Answer| matches!(answer, Answer::Refused(1_405_009, _));
+                let failed = |answer: &WriteAnswer| matches!(answer, WriteAnswer::Refused(1_405_009, _));
                 written.iter().any(|written| failed(&written.answer))
             })
             .await;
@@ -86,11 +86,11 @@ async fn change(exit: MasterExit) {
     // Every client got a valid reply. If its request failed, the reply gives the reason.
     for written in &written {
         let is_clean = match &written.answer {
-            Answer::Created => true,
-            Answer::Refused(code, message) => {
+            WriteAnswer::Created => true,
+            WriteAnswer::Refused(code, message) => {
                 *code == 1_405_009 && message.contains("do http request failed!")
             }
-            Answer::Broken(_) => false,
+            WriteAnswer::Broken(_) => false,
         };
         assert!(is_clean, "{written:?}");
     }
@@ -103,14 +103,14 @@ async fn change(exit: MasterExit) {
     assert!(writes[turn..].iter().all(|write| write.by == second.address()));
     let failed = written
         .iter()
-        .filter(|written| written.answer != Answer::Created)
+        .filter(|written| written.answer != WriteAnswer::Created)
         .count();
     assert!(failed >= in_flight, "{failed} of {in_flight} in flight failed");
 
     let by_second = |name: &str| writes[turn..].iter().any(|write| write.to.2 == name);
     let followed = written
         .iter()
-        .filter(|written| written.answer == Answer::Created && by_second(&written.name))
+        .filter(|written| written.answer == WriteAnswer::Created && by_second(&written.name))
         .map(|written| written.at)
         .min()
         .unwrap();

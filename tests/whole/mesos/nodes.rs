@@ -20,7 +20,7 @@ const IN_TURN: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acl
 pub(super) struct Nodes(Client);
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct MesosNode {
     pub(super) name: String,
     pub(super) data: Value,
     pub(super) session: i64,
@@ -53,7 +53,7 @@ impl Nodes {
     }
 
     /// Returns the children of a node by their sequence numbers, like bcs-mesos-driver. A missing node has none.
-    pub(super) async fn children(&self, path: &str) -> Vec<Node> {
+    pub(super) async fn children(&self, path: &str) -> Vec<MesosNode> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,
             Err(Error::NoNode) => Vec::new(),
@@ -62,12 +62,12 @@ impl Nodes {
         self.read(path, names).await
     }
 
-    async fn read(&self, path: &str, mut names: Vec<String>) -> Vec<Node> {
+    async fn read(&self, path: &str, mut names: Vec<String>) -> Vec<MesosNode> {
         names.sort_by_key(|name| sequence(name));
         let mut nodes = Vec::new();
         for name in names {
             match self.0.get_data(&format!("{path}/{name}")).await {
-                Ok((data, stat)) => nodes.push(Node {
+                Ok((data, stat)) => nodes.push(MesosNode {
                     name,
                     data: serde_json::from_slice(&data).unwrap_or_default(),
                     session: stat.ephemeral_owner,
@@ -85,8 +85,8 @@ impl Nodes {
         &self,
         path: &str,
         what: &str,
-        wanted: impl Fn(&[Node]) -> bool,
-    ) -> Vec<Node> {
+        wanted: impl Fn(&[MesosNode]) -> bool,
+    ) -> Vec<MesosNode> {
         let waiting = async {
             loop {
                 let (names, watcher) = match self.0.list_and_watch_children(path).await {
@@ -145,14 +145,14 @@ fn sequence(name: &str) -> Option<u64> {
 
 /// A scheduler that takes part in the election of the master, with a ZooKeeper session of its own. It is the master
 /// while its node is the first. Dropping the candidate deletes the node.
-pub(super) struct Candidate {
+pub(super) struct SchedulerCandidate {
     nodes: Nodes,
     path: String,
     lead: Arc<dyn Fn(bool) + Send + Sync>,
     election: AbortHandle,
 }
 
-impl Candidate {
+impl SchedulerCandidate {
     /// Lets a scheduler join the election, behind the candidates that joined earlier.
     pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
         let nodes = Nodes::connect(servers).await;
@@ -205,7 +205,7 @@ impl Candidate {
     }
 }
 
-impl Drop for Candidate {
+impl Drop for SchedulerCandidate {
     fn drop(&mut self) {
         self.election.abort();
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Answer, Client, LogLine, Mark, Versions, longest_overlap};
+use admittance_tests::{Admittance, Client, Mark, ProgramLogLine, TimedAnswer, Versions, longest_overlap};
 use http::Method;
 use rcgen::KeyPair;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::{
     definitions::{NODE, ROUTE, Surroundings},
     nodes::{DRIVERS, Nodes},
     scene::{CLUSTER, Front},
-    zookeeper::{Server, ZooKeeperNode, blocking},
+    zookeeper::{TestZooKeeper, ZooKeeperNode, blocking},
 };
 use crate::{
     replicas::{changes_of_soak, own_name, replicas, until_ready, until_waiting},
@@ -67,7 +67,12 @@ async fn check_order(nodes: &Nodes) {
 }
 
 /// Creates applications through the ready drivers in turn. Checks that no driver returns to an earlier table.
-async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
+async fn load(
+    around: &Surroundings,
+    drivers: &[Front],
+    is_over: &AtomicBool,
+    answers: &mut Vec<TimedAnswer>,
+) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
         if is_over.load(Ordering::SeqCst) {
@@ -80,7 +85,7 @@ async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, an
         let [version] = passed.as_slice() else {
             panic!("{passed:?}")
         };
-        let answer = Answer::now(version).unwrap();
+        let answer = TimedAnswer::now(version).unwrap();
         assert!(
             answer.version >= newest[index],
             "{version} after {}",
@@ -217,7 +222,7 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
 
 #[tokio::test]
 async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
-    let server = blocking(Server::start).await;
+    let server = blocking(TestZooKeeper::start).await;
     let place = ZooKeeperNode::root(server.address());
     // The scheduler is registered in another ZooKeeper ensemble, so the drivers still find it when this server stops.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
@@ -322,7 +327,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
 
 async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
     let name = until_known(driver, 3).await;
-    let of_driver = |node: &&super::nodes::Node| node.data["name"] == name.as_str();
+    let of_driver = |node: &&super::nodes::MesosNode| node.data["name"] == name.as_str();
     let found = nodes.children(&above()).await;
     found.iter().find(of_driver).unwrap().session
 }
@@ -367,7 +372,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     nodes.put(&node, &of_plugin).await;
     let waiting = until_waiting(&first.program, "not signed").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
-    let logged = |line: &LogLine| line.message().contains("a change waits") && line.message().contains(&name);
+    let logged =
+        |line: &ProgramLogLine| line.message().contains("a change waits") && line.message().contains(&name);
     first
         .program
         .until_logged_after(Mark::START, "who is waited for", logged)

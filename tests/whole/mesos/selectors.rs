@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{
-    hooks::Hooks,
+    hooks::MesosHooks,
     scene::{Mesos, code_and_message},
 };
 use crate::scene::application;
@@ -25,7 +25,7 @@ const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
 /// The hook has a selector for namespaces. The object in the body says which namespace counts.
 #[tokio::test]
 async fn a_selector_matches_the_namespace_of_the_body() {
-    let hooks = Hooks::start().await;
+    let hooks = MesosHooks::start().await;
     let mut stages = Vec::new();
     for (operator, values) in [("In", "shop"), ("In", ""), ("NotIn", "shop"), ("NotIn", "")] {
         let path = format!("/{operator}-{values}/passes");

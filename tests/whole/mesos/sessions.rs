@@ -4,9 +4,9 @@ use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::{Value, json};
 
 use super::{
-    nodes::{Candidate, DRIVERS, Node, Nodes, SCHEDULERS},
+    nodes::{DRIVERS, MesosNode, Nodes, SCHEDULERS, SchedulerCandidate},
     scene::{CLUSTER, Front, driver},
-    writers::{Answer, Writers, received, wrong},
+    writers::{ConcurrentWriters, WriteAnswer, received, wrong},
     zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
@@ -17,8 +17,8 @@ fn of_cluster() -> String {
 
 /// Returns the two nodes with which a driver registers itself: the one for bcs-api, which is below the cluster's node,
 /// and the one among the nodes of all drivers.
-async fn registered(nodes: &Nodes) -> (Node, Node) {
-    let is_driver = |node: &Node| node.name.starts_with("_c_");
+async fn registered(nodes: &Nodes) -> (MesosNode, MesosNode) {
+    let is_driver = |node: &MesosNode| node.name.starts_with("_c_");
     let in_service = nodes
         .until_children(&of_cluster(), "a driver of the cluster", |nodes| nodes.len() == 1)
         .await;
@@ -81,7 +81,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     // The driver is suspended until its session expires. When it reconnects, its nodes have been deleted.
     driver.program.suspend().unwrap();
     nodes
-        .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
+        .until_children(&of_cluster(), "expired", <[MesosNode]>::is_empty)
         .await;
     nodes
         .until_children(DRIVERS, "expired", |nodes| {
@@ -89,8 +89,8 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
         })
         .await;
     driver.program.resume().unwrap();
-    let again = |nodes: &[Node], before: &Node| {
-        let new = |node: &&Node| node.name.starts_with("_c_") && node.session != before.session;
+    let again = |nodes: &[MesosNode], before: &MesosNode| {
+        let new = |node: &&MesosNode| node.name.starts_with("_c_") && node.session != before.session;
         nodes.iter().filter(new).count() == 1
     };
     nodes
@@ -118,7 +118,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     // Before the driver exits, it deletes its nodes.
     driver.program.terminate().unwrap();
     nodes
-        .until_children(&of_cluster(), "withdrawn", <[Node]>::is_empty)
+        .until_children(&of_cluster(), "withdrawn", <[MesosNode]>::is_empty)
         .await;
     assert!(driver.program.ended().await.unwrap().success());
     let left = nodes.children(DRIVERS).await;
@@ -132,14 +132,14 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
-    let first_stands = Candidate::stand(&place.connection(), &first).await;
-    let _second_stands = Candidate::stand(&place.connection(), &second).await;
+    let first_stands = SchedulerCandidate::stand(&place.connection(), &first).await;
+    let _second_stands = SchedulerCandidate::stand(&place.connection(), &second).await;
     let driver = Front::start(&driver(&place, "registration: {}\n")).await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes.put(&of_cluster(), &Value::Null).await;
     registered(&nodes).await;
 
-    let writers = Writers::start(&[driver.routes()], 4);
+    let writers = ConcurrentWriters::start(&[driver.routes()], 4);
     writers.until_created(20).await;
     let before = writers.count();
     let (ensemble, lost) = blocking(move || {
@@ -169,7 +169,7 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let failed: Vec<_> = written[..undisturbed]
         .iter()
-        .filter(|written| written.answer != Answer::Created)
+        .filter(|written| written.answer != WriteAnswer::Created)
         .collect();
     assert!(
         failed.is_empty(),

@@ -2,12 +2,14 @@
 
 use std::{fs, path::Path};
 
-use admittance_tests::{Admittance, Client, Kind, MesosCluster, Scheduler, SchedulerTls, Trust};
+use admittance_tests::{
+    Admittance, Client, ClientTrust, MesosCluster, Scheduler, SchedulerKind, SchedulerTls,
+};
 use http::Method;
 use serde_json::Value;
 
 use super::{
-    nodes::{Candidate, DRIVERS, Nodes},
+    nodes::{DRIVERS, Nodes, SchedulerCandidate},
     scene::{CLUSTER, Front, code_and_message, driver},
     zookeeper::ZooKeeperNode,
 };
@@ -39,7 +41,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
         .as_ref()
         .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
     let authorities = &pem(trusts, "ca.pem");
-    Client::trusting(Trust {
+    Client::trusting(ClientTrust {
         authorities,
         identity,
     })
@@ -66,7 +68,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     )
     .await
     .unwrap();
-    let _stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let _stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
     let nodes = Nodes::connect(&place.connection()).await;
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
@@ -109,7 +111,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
             is_served,
             "{name}"
         );
-        let is_there = cluster.object(Kind::Application, "shop", name).is_some();
+        let is_there = cluster.object(SchedulerKind::Application, "shop", name).is_some();
         assert_eq!(is_there, is_served, "{name}");
     }
     assert_eq!(scheduler.problems(), [""; 0]);
@@ -120,5 +122,9 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();
     let (code, message) = code_and_message(&reply);
     assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
-    assert!(cluster.object(Kind::Application, "shop", "stranger").is_none());
+    assert!(
+        cluster
+            .object(SchedulerKind::Application, "shop", "stranger")
+            .is_none()
+    );
 }

@@ -7,7 +7,7 @@ use http::{Method, Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 
 use super::{
-    hooks::Hooks,
+    hooks::MesosHooks,
     scene::{CLUSTER, Mesos, code_and_message},
 };
 use crate::scene::{application, source};
@@ -24,7 +24,7 @@ struct Vector {
     cluster: &'static [&'static str],
     /// The request's method, and its path below `/mesosdriver/v4`, in which `{ns}` stands for the namespace.
     ask: (Method, &'static str),
-    body: Body,
+    body: VectorBody,
     /// The status and the code of the reply that the client must get, and a part of its message.
     reply: (u16, u64, &'static str),
     received: Option<&'static str>,
@@ -35,7 +35,7 @@ struct Vector {
 }
 
 #[derive(Clone, Copy)]
-enum Body {
+enum VectorBody {
     Nothing,
     /// The body is an object of this kind with the name `web`.
     Object(&'static str),
@@ -45,7 +45,7 @@ enum Body {
     Definition(&'static str, &'static str, &'static str),
 }
 
-use Body::{Definition, Nothing, Object, Text};
+use VectorBody::{Definition, Nothing, Object, Text};
 
 const USUAL: Vector = Vector {
     source: "",
@@ -149,7 +149,7 @@ const VECTORS: &[Vector] = &[
 ];
 
 /// Returns the definitions of all hooks in the cases, one for each operation and kind.
-fn definitions(hooks: &Hooks) -> String {
+fn definitions(hooks: &MesosHooks) -> String {
     let mut stages: Vec<Value> = Vec::new();
     let mut done: Vec<&str> = Vec::new();
     for vector in VECTORS {
@@ -203,7 +203,7 @@ fn definitions(hooks: &Hooks) -> String {
 
 #[tokio::test]
 async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
-    let hooks = Hooks::start().await;
+    let hooks = MesosHooks::start().await;
     let mesos = Mesos::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
     let mut wrong = Vec::new();
     for vector in VECTORS {
@@ -216,7 +216,7 @@ async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
 }
 
 /// Sends the request of a case, and returns how its effects differ from the expected ones.
-async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
+async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> {
     let (method, path) = &vector.ask;
     let body = body(vector, &hooks.bundle);
     let url = format!("/mesosdriver/v4{path}").replace("{ns}", vector.namespace);

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use admittance_tests::{Client, MesosCluster, NEVER, Scheduler, SchedulerRequest, Verb};
+use admittance_tests::{Client, MesosCluster, NEVER, Scheduler, SchedulerRequest, SchedulerVerb};
 use http::Method;
 use tokio::{sync::watch, task::JoinSet};
 
@@ -18,22 +18,22 @@ use crate::scene::application;
 
 pub(super) const NAMESPACE: &str = "load";
 
-pub(super) struct Writers {
+pub(super) struct ConcurrentWriters {
     is_over: Arc<AtomicBool>,
-    written: watch::Sender<Vec<Written>>,
+    written: watch::Sender<Vec<WrittenApplication>>,
     tasks: JoinSet<()>,
 }
 
 /// An attempt of a client to create an application, with the reply that it got.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenApplication {
     pub(super) name: String,
-    pub(super) answer: Answer,
+    pub(super) answer: WriteAnswer,
     pub(super) at: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum WriteAnswer {
     Created,
     /// The driver refused the request with this code and this message. The HTTP status is 200.
     Refused(u64, String),
@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Broken(String),
 }
 
-impl Writers {
+impl ConcurrentWriters {
     /// Starts clients that create applications. They use the base URLs in turn. A base URL ends with `/mesosdriver/v4`,
     /// or at a gateway with the corresponding path.
     pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
@@ -64,7 +64,12 @@ impl Writers {
     }
 
     /// Waits until the replies of the clients, without the first `from` of them, meet a condition.
-    pub(super) async fn until(&self, what: &str, from: usize, wanted: impl Fn(&[Written]) -> bool) {
+    pub(super) async fn until(
+        &self,
+        what: &str,
+        from: usize,
+        wanted: impl Fn(&[WrittenApplication]) -> bool,
+    ) {
         let mut written = self.written.subscribe();
         let waiting = written.wait_for(|written| wanted(written.get(from..).unwrap_or_default()));
         let waited = tokio::time::timeout(NEVER, waiting).await.is_ok();
@@ -76,8 +81,8 @@ impl Writers {
     }
 
     pub(super) async fn until_created(&self, more: usize) {
-        let created = |written: &[Written]| {
-            let is = |written: &&Written| written.answer == Answer::Created;
+        let created = |written: &[WrittenApplication]| {
+            let is = |written: &&WrittenApplication| written.answer == WriteAnswer::Created;
             written.iter().filter(is).count() >= more
         };
         self.until(&format!("{more} more applications"), self.count(), created)
@@ -85,7 +90,7 @@ impl Writers {
     }
 
     /// Stops the clients when each has the reply to its last request, and returns all attempts.
-    pub(super) async fn end(mut self) -> Vec<Written> {
+    pub(super) async fn end(mut self) -> Vec<WrittenApplication> {
         self.is_over.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
@@ -98,7 +103,7 @@ async fn write(
     number: usize,
     front_doors: Vec<String>,
     is_over: Arc<AtomicBool>,
-    written: watch::Sender<Vec<Written>>,
+    written: watch::Sender<Vec<WrittenApplication>>,
 ) {
     let client = Client::new().unwrap();
     for turn in 0_usize.. {
@@ -110,22 +115,24 @@ async fn write(
         let front_door = &front_doors[(number + turn) % front_doors.len()];
         let url = format!("{front_door}/namespaces/{NAMESPACE}/applications");
         let answer = match client.bcs(Method::POST, &url, object).await {
-            Err(error) => Answer::Broken(error.to_string()),
-            Ok(reply) if reply.status != 200 => Answer::Broken(format!("{}: {}", reply.status, reply.text())),
+            Err(error) => WriteAnswer::Broken(error.to_string()),
+            Ok(reply) if reply.status != 200 => {
+                WriteAnswer::Broken(format!("{}: {}", reply.status, reply.text()))
+            }
             Ok(reply) => match code_and_message(&reply) {
-                (0, _) => Answer::Created,
-                (code, message) => Answer::Refused(code, message),
+                (0, _) => WriteAnswer::Created,
+                (code, message) => WriteAnswer::Refused(code, message),
             },
         };
         let at = Instant::now();
-        written.send_modify(|all| all.push(Written { name, answer, at }));
+        written.send_modify(|all| all.push(WrittenApplication { name, answer, at }));
     }
 }
 
 /// Returns violations of these rules: An application is sent to a master at most once. If a client was told that an
 /// application was created, it was created exactly once. A scheduler that is not the master changes nothing.
 pub(super) fn wrong(
-    written: &[Written],
+    written: &[WrittenApplication],
     cluster: &MesosCluster,
     received: &[SchedulerRequest],
 ) -> Vec<String> {
@@ -136,19 +143,19 @@ pub(super) fn wrong(
     }
     let mut created: BTreeMap<String, usize> = BTreeMap::new();
     for write in cluster.writes() {
-        if write.verb == Verb::Create {
+        if write.verb == SchedulerVerb::Create {
             *created.entry(write.to.2).or_default() += 1;
         }
     }
     let mut wrong = Vec::new();
-    for Written { name, answer, .. } in written {
+    for WrittenApplication { name, answer, .. } in written {
         let times = (
             came.get(name).copied().unwrap_or_default(),
             created.get(name).copied().unwrap_or_default(),
         );
         let is_right = match answer {
-            Answer::Created => times == (1, 1),
-            Answer::Refused(..) | Answer::Broken(_) => times.0 <= 1 && times.1 <= times.0,
+            WriteAnswer::Created => times == (1, 1),
+            WriteAnswer::Refused(..) | WriteAnswer::Broken(_) => times.0 <= 1 && times.1 <= times.0,
         };
         if !is_right {
             let (came, created) = times;
@@ -185,8 +192,8 @@ async fn lost_and_duplicate_writes_are_detected() {
     scheduler.lead(false);
     let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
     client.bcs(Method::POST, &url, body).await.unwrap();
-    let refused = Answer::Refused(1_405_009, "do http request failed!".to_owned());
-    let written = |name: &str, answer: &Answer| Written {
+    let refused = WriteAnswer::Refused(1_405_009, "do http request failed!".to_owned());
+    let written = |name: &str, answer: &WriteAnswer| WrittenApplication {
         name: name.to_owned(),
         answer: answer.clone(),
         at: Instant::now(),
@@ -197,17 +204,17 @@ async fn lost_and_duplicate_writes_are_detected() {
         "a client's own request"
     );
     for (name, answer, expected) in [
-        ("once", &Answer::Created, ""),
+        ("once", &WriteAnswer::Created, ""),
         ("silent", &refused, ""),
         ("never", &refused, ""),
         (
             "never",
-            &Answer::Created,
+            &WriteAnswer::Created,
             "never came 0 times and was created 0 times: Created",
         ),
         (
             "twice",
-            &Answer::Created,
+            &WriteAnswer::Created,
             "twice came 2 times and was created 1 times: Created",
         ),
         ("twice", &refused, "twice came 2 times and was created 1 times"),

@@ -5,7 +5,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 #[path = "../../../host/bcs/tests/zookeeper/ensemble.rs"]
 mod ensemble;
 
-pub(super) use ensemble::{Ensemble, Server};
+pub(super) use ensemble::{Ensemble, TestZooKeeper};
 
 /// A ZooKeeper ensemble, and the node in it that serves as the root for a test.
 #[derive(Clone)]

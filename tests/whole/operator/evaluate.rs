@@ -4,10 +4,10 @@ use admittance_tests::{Client, Reply, Versions};
 use http::Request;
 use serde_json::{Value, json};
 
-use super::setup::{Setup, chain};
+use super::setup::{OperatorSetup, chain};
 use crate::scene::{BCS, application, source, write};
 
-impl Setup {
+impl OperatorSetup {
     async fn ask(&self, path: &str, body: &Value) -> Reply {
         self.ask_as(path, body, None).await
     }
@@ -38,7 +38,7 @@ fn error_of(reply: &Reply) -> String {
 
 #[tokio::test]
 async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
@@ -103,7 +103,7 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
 
 #[tokio::test]
 async fn evaluations_that_cannot_run_are_refused_with_a_reason() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let request = json!({"object": object});
     let text = chain("one.wasm", "");
@@ -180,7 +180,7 @@ async fn evaluations_that_cannot_run_are_refused_with_a_reason() {
 
 #[tokio::test]
 async fn evaluations_have_the_limits_of_live_chains() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     for (behaviour, timeout, failure) in [
         ("loops-forever", "200ms", "timeout"),
@@ -236,7 +236,7 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
             directory.path().join("board.token").to_str().unwrap(),
         )
         .replace("ops.token", directory.path().join("ops.token").to_str().unwrap());
-    let mut setup = Setup::configured(&format!("{BCS}{tokens}"), &chain("one.wasm", "")).await;
+    let mut setup = OperatorSetup::configured(&format!("{BCS}{tokens}"), &chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let evaluation = json!({"definitions": chain("two.wasm", ""), "request": {"object": object}});
     let question = json!({"object": object});
@@ -251,7 +251,7 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
         let reply = setup.ask_as(path, body, token).await;
         assert_eq!(reply.status, status, "{path} {token:?}: {}", reply.text());
     }
-    let by = |line: &admittance_tests::LogLine| {
+    let by = |line: &admittance_tests::ProgramLogLine| {
         let line = format!("{line:?}");
         line.contains("token ops: evaluate definitions")
     };
@@ -260,7 +260,7 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
 
 #[tokio::test]
 async fn the_admin_api_lists_the_chains_that_apply_to_a_request() {
-    let setup = Setup::with(&chain(
+    let setup = OperatorSetup::with(&chain(
         "one.wasm",
         "      namespaceSelector: { operator: NotIn, values: [system] }\n",
     ))

@@ -1,18 +1,18 @@
 use std::{fs, path::Path};
 
-use admittance_tests::{Admittance, Finished, Serve, Upstream, Versions, replace};
+use admittance_tests::{Admittance, FakeUpstream, FinishedProgram, Serve, Versions, replace};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    registry::{Access, Registry},
-    setup::{Setup, annotations_by, chain},
+    registry::{Registry, RegistryLogin},
+    setup::{OperatorSetup, annotations_by, chain},
 };
 use crate::scene::{BCS, write};
 
-async fn admittance(arguments: &[&str]) -> Finished {
+async fn admittance(arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
@@ -35,7 +35,7 @@ async fn version(program: &Admittance) -> Value {
 /// A tag is resolved to an artifact once. The program needs no registry until a user resolves the tag again.
 #[tokio::test]
 async fn a_module_runs_while_its_registry_is_unreachable() {
-    let registry = Registry::start(Access::Open, None).await;
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     let reference = format!("oci://{}/plugins/versions:stable", registry.name);
@@ -50,7 +50,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let stage = chain("x", "").replace("file:../x # here", &reference);
     write(&directory, "chains.yaml", &stage);
     let config = write(&directory, "admittance.yaml", BCS);
-    let upstream = Upstream::start().await.unwrap();
+    let upstream = FakeUpstream::start().await.unwrap();
     let start = async || {
         let serve = Serve::new(&config).unwrap().upstream(&upstream.url());
         serve.store(&store).start().await.unwrap()
@@ -80,7 +80,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
 /// The artifact of a plugin contains no time, so pushing it again creates the same one, and signatures remain valid.
 #[tokio::test]
 async fn pushing_a_plugin_twice_creates_the_same_artifact() {
-    let registry = Registry::start(Access::Open, None).await;
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let directory = TempDir::new().unwrap();
     let module = write(&directory, "module.wasm", Versions::find().unwrap().module(1));
     let reference = format!("oci://{}/plugins/versions:stable", registry.name);
@@ -116,7 +116,7 @@ async fn pushing_a_plugin_twice_creates_the_same_artifact() {
 
 #[tokio::test]
 async fn a_registry_gets_the_credentials_that_it_demands() {
-    let registry = Registry::start(Access::Basic, None).await;
+    let registry = Registry::start(RegistryLogin::Basic, None).await;
     let directory = TempDir::new().unwrap();
     let module = write(&directory, "module.wasm", Versions::find().unwrap().module(1));
     let reference = format!("oci://{}/plugins/versions:1", registry.name);
@@ -174,7 +174,7 @@ async fn only_signed_modules_run() {
     }
 
     write(&directory, "one.wasm.sig", sign(&ours, &versions.module(1)));
-    let setup = Setup::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
+    let setup = OperatorSetup::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     let status = setup.json_of(&["status"]).await;
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];

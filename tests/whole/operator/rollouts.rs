@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::setup::{Setup, annotations_by, chain};
+use super::setup::{OperatorSetup, annotations_by, chain};
 use crate::scene::{source, write};
 
 const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
@@ -13,20 +13,20 @@ fn rolled_out(rollout: &str) -> String {
     chain("one.wasm", &candidate)
 }
 
-async fn shown(setup: &Setup) -> String {
+async fn shown(setup: &OperatorSetup) -> String {
     let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
     let text = |field: &str| rollout[field].as_str().unwrap_or_default().to_owned();
     format!("{} {}", text("state"), text("share"))
 }
 
-async fn metric(setup: &Setup, name: &str) -> Option<f64> {
+async fn metric(setup: &OperatorSetup, name: &str) -> Option<f64> {
     setup.program.metrics().await.unwrap().sum(name, &[STAGE])
 }
 
 #[tokio::test]
 async fn a_candidate_decides_its_share_of_the_requests() {
-    let setup = Setup::with(&rolled_out("{ steps: [50, 100], by: uid, pause: 1h }")).await;
+    let setup = OperatorSetup::with(&rolled_out("{ steps: [50, 100], by: uid, pause: 1h }")).await;
     let mut decided = [0; 2];
     for number in 0..40 {
         let versions = setup.versions_of(&format!("a{number}")).await;
@@ -80,7 +80,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
 
 #[tokio::test]
 async fn a_rollout_follows_commands_and_survives_a_restart() {
-    let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
+    let mut setup = OperatorSetup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
     // The candidate decides requests of 1 % of the namespaces, chosen by a hash of their names. `shop` is not chosen.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
@@ -160,7 +160,7 @@ async fn a_harmful_candidate_is_aborted() {
              pause: 1h, abortOn: {{ {limit} }} }}\n",
             source(package)
         );
-        let setup = Setup::with(&chain("one.wasm", &candidate)).await;
+        let setup = OperatorSetup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused = 0;
         // The rollout is aborted shortly after the response that reaches the limit, so further requests may be refused.

@@ -1,6 +1,6 @@
 use std::{ffi::OsString, fs, path::PathBuf};
 
-use admittance_tests::{Admittance, Client, Finished, Reply, Serve, Upstream, Versions, replace};
+use admittance_tests::{Admittance, Client, FakeUpstream, FinishedProgram, Reply, Serve, Versions, replace};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -8,15 +8,15 @@ use tempfile::TempDir;
 use crate::scene::{BCS, application, store, write};
 
 /// A driver with a directory of definitions, and a plugin in several versions. The methods run commands against it.
-pub(super) struct Setup {
+pub(super) struct OperatorSetup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,
     pub(super) versions: Versions,
-    upstream: Upstream,
+    upstream: FakeUpstream,
     client: Client,
 }
 
-impl Setup {
+impl OperatorSetup {
     pub(super) async fn with(chain: &str) -> Self {
         Self::start(BCS, chain, |_| None).await
     }
@@ -44,7 +44,7 @@ impl Setup {
         }
         let config = config.replace("definitions: [chains.yaml]", "definitions: [chains/]");
         write(&directory, "admittance.yaml", config);
-        let upstream = Upstream::start().await.unwrap();
+        let upstream = FakeUpstream::start().await.unwrap();
         let program = serve(&directory, &upstream).start().await.unwrap();
         Self {
             directory,
@@ -77,7 +77,7 @@ impl Setup {
     pub(super) async fn run_command<A: Into<OsString>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Finished {
+    ) -> FinishedProgram {
         let server = self.program.admin_url("");
         let arguments = arguments.into_iter().map(Into::into);
         let connection = ["--server".into(), OsString::from(server)];
@@ -120,7 +120,7 @@ impl Setup {
     }
 }
 
-fn serve(directory: &TempDir, upstream: &Upstream) -> Serve {
+fn serve(directory: &TempDir, upstream: &FakeUpstream) -> Serve {
     let config = directory.path().join("admittance.yaml");
     Serve::new(config)
         .unwrap()

@@ -1,12 +1,12 @@
 use admittance_tests::Versions;
 use serde_json::{Value, json};
 
-use super::setup::{Setup, annotations_by, chain};
+use super::setup::{OperatorSetup, annotations_by, chain};
 use crate::scene::write;
 
 #[tokio::test]
 async fn the_status_shows_the_live_chains() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
 
     let status = setup.json_of(&["status"]).await;
@@ -59,7 +59,7 @@ async fn the_status_shows_the_live_chains() {
 
 #[tokio::test]
 async fn definitions_are_applied_rolled_back_and_deleted() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let file = write(&setup.directory, "new.yaml", chain("two.wasm", ""));
     let apply = |more: &[&str]| {
         let file = file.to_str().unwrap().to_owned();
@@ -111,7 +111,7 @@ async fn definitions_are_applied_rolled_back_and_deleted() {
 /// A rollback restores the module that was live. The module comes from the store, because its file has changed.
 #[tokio::test]
 async fn a_rollback_restores_the_exact_module() {
-    let mut setup = Setup::with(&chain("one.wasm", "")).await;
+    let mut setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     setup.replace_module("one.wasm", 7);
     let is_live = |status: &Value| status["revision"] == 2;
     setup
@@ -136,7 +136,7 @@ async fn a_rollback_restores_the_exact_module() {
 
 #[tokio::test]
 async fn impossible_commands_are_refused_and_change_nothing() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
     let broken = chain("one.wasm", "").replace("stages:", "stagse:");

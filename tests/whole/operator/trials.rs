@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 
-use super::setup::{Setup, annotations_by, chain};
+use super::setup::{OperatorSetup, annotations_by, chain};
 use crate::scene::test_cases;
 
 #[tokio::test]
 async fn a_shadow_candidate_is_compared_and_promoted() {
     let candidate = "      candidate:\n        source: file:../two.wasm\n        share: 50%\n";
-    let setup = Setup::with(&chain("one.wasm", candidate)).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", candidate)).await;
     for name in ["a", "b", "c", "d"] {
         assert_eq!(setup.versions_of(name).await, annotations_by(1));
     }
@@ -56,7 +56,7 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
 
 #[tokio::test]
 async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
-    let setup = Setup::with(&chain("one.wasm", "      mode: Audit\n")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "      mode: Audit\n")).await;
     assert_eq!(setup.versions_of("a").await, json!({}));
     let status = setup.json_of(&["status"]).await;
     let stage = &status["chains"][0]["stages"][0];
@@ -68,7 +68,7 @@ async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
 
 #[tokio::test]
 async fn requests_are_recorded_and_replayed() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let file_path = setup.path("requests.ndjson");
     let file = file_path.to_str().unwrap();
     let image = "/spec/template/spec/containers/*/image";
@@ -108,7 +108,7 @@ async fn requests_are_recorded_and_replayed() {
 /// Each recorded request becomes a test case that expects the recorded answer.
 #[tokio::test]
 async fn requests_can_be_recorded_as_test_cases() {
-    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let cases = setup.path("new/cases");
     record_three(
         &setup,
@@ -128,7 +128,7 @@ async fn requests_can_be_recorded_as_test_cases() {
     assert!(failed.stdout.contains("0 passed, 3 failed"), "{}", failed.stdout);
 }
 
-async fn record_three(setup: &Setup, arguments: &[&str], file: &str) {
+async fn record_three(setup: &OperatorSetup, arguments: &[&str], file: &str) {
     let record = setup.stdout_of([&["record", "--count", "3"], arguments].concat());
     let file = setup.path(file);
     let create = async {

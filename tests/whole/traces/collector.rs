@@ -29,26 +29,26 @@ pub(crate) enum Manner {
 }
 
 /// A collector that runs until the test ends.
-pub(crate) struct Collector {
+pub(crate) struct TestCollector {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedCollector>,
 }
 
-struct Shared {
+struct SharedCollector {
     manner: watch::Sender<Manner>,
-    received: watch::Sender<Vec<Received>>,
+    received: watch::Sender<Vec<ExportRequest>>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Received {
+pub(crate) struct ExportRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) resource: Resource,
     pub(crate) spans: Vec<Span>,
 }
 
-impl Collector {
+impl TestCollector {
     pub(crate) async fn start(manner: Manner) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedCollector {
             manner: watch::Sender::new(manner),
             received: watch::Sender::new(Vec::new()),
         });
@@ -66,9 +66,9 @@ impl Collector {
     }
 
     /// Waits until the spans that the collector received meet the condition. Returns the requests that contained them.
-    pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Received> {
+    pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<ExportRequest> {
         let mut received = self.shared.received.subscribe();
-        let all = |received: &Vec<Received>| is_enough(&spans(received));
+        let all = |received: &Vec<ExportRequest>| is_enough(&spans(received));
         let Ok(enough) = tokio::time::timeout(NEVER, received.wait_for(all)).await else {
             panic!("the spans did not arrive");
         };
@@ -76,7 +76,7 @@ impl Collector {
     }
 }
 
-pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
+pub(crate) fn spans(received: &[ExportRequest]) -> Vec<Span> {
     received
         .iter()
         .flat_map(|request| request.spans.clone())
@@ -94,7 +94,7 @@ pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> String {
     }
 }
 
-async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(State(shared): State<Arc<SharedCollector>>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let manner = *shared.manner.borrow();
     match manner {
         Manner::Accepts => {}
@@ -108,7 +108,7 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     };
     for of_resource in request.resource_spans {
         let spans = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        let received = Received {
+        let received = ExportRequest {
             headers: headers.clone(),
             resource: of_resource.resource.unwrap(),
             spans: spans.collect(),

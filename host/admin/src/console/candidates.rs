@@ -259,12 +259,15 @@ async fn promote(
 }
 
 #[derive(Debug, Deserialize)]
-struct Steering {
+struct CandidateAction {
     stage: StageId,
     action: RolloutAction,
 }
 
-async fn steer(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<Steering>) -> Response {
+async fn steer(
+    State(api): State<Api>,
+    ChangeForm { session, fields }: ChangeForm<CandidateAction>,
+) -> Response {
     let by = changes::by(Some(session.caller.clone()));
     match stages::steered(&api, fields.stage, fields.action, by).await {
         Ok(steered) => back(&steered.0.stage),

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     Api, Overview,
     api::{DecisionDetails, DecisionReplay, Difference, ReplayRequest},
-    config::Role,
+    config::AdminRole,
     decisions, route,
     v1::decisions::DecisionsByUidQuery,
 };
@@ -366,7 +366,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
             (Some(compared), _) => (compared),
             (None, Some(patch)) => {
                 p.hint {
-                    @if session.role < Role::Admin {
+                    @if session.role < AdminRole::Admin {
                         "Values of objects are shown to the role Admin."
                     } @else if objects.is_some() {
                         "The objects of this request are too long to be compared here."

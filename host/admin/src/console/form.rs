@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Api, access,
-    config::Role,
+    config::AdminRole,
     error::ApiError,
     route::{self, SMALL_BODY},
 };
@@ -37,7 +37,7 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
     type Rejection = Response;
 
     async fn from_request(request: Request<Body>, api: &Api) -> Result<Self, Response> {
-        let (session, fields) = read(request, api, Role::Admin, LIMIT).await?;
+        let (session, fields) = read(request, api, AdminRole::Admin, LIMIT).await?;
         Ok(Self { session, fields })
     }
 }
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
 pub(super) async fn read<T: DeserializeOwned>(
     request: Request<Body>,
     api: &Api,
-    needed: Role,
+    needed: AdminRole,
     limit: usize,
 ) -> Result<(Session, T), Response> {
     let (head, body) = request.into_parts();
@@ -58,7 +58,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     if session.role < needed {
         let caller = session.caller.clone();
         tracing::info!(target: "admittance::audit", %caller, "refused: a form of the console that only the role Admin may send");
-        return Err(refused(access::Denied::OnlyReads { caller }.into()));
+        return Err(refused(access::AccessDenied::OnlyReads { caller }.into()));
     }
     let _place = route::large_body(api, &session.caller, limit).map_err(refused)?;
     let text = text(&head, body, limit).await.map_err(refused)?;

@@ -107,12 +107,12 @@ fn mistake(text: String) -> ApiError {
 #[cfg(test)]
 mod tests {
     use admittance::admission::{GroupVersionResource, Operation};
-    use admittance_dialect::{KindSource, Rest, RestConfig, Route, ValueSource};
+    use admittance_dialect::{KindSource, Rest, RestConfig, RestRoute, ValueSource};
 
     use super::*;
 
     fn services() -> Rest {
-        let mut route = Route::new(
+        let mut route = RestRoute::new(
             [Method::PUT],
             "/v1/services/{name}",
             Operation::Update,

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use admittance::{
-    DecisionFilter, DecisionVerdict, EvaluateError, Evaluated,
+    DecisionFilter, DecisionVerdict, EvaluateError, EvaluationResult,
     admission::{Object, Request, ReviewVersion, read_review, write_review},
 };
 use admittance_definitions::ChainId;
@@ -34,7 +34,7 @@ use super::{
 use crate::{
     Api,
     api::evaluation::{DescribedRequest, EvaluateRequest},
-    config::Role,
+    config::AdminRole,
     decisions, described,
     error::ApiError,
     route::LARGE_BODY,
@@ -100,7 +100,7 @@ struct PlaygroundFields {
 }
 
 impl PlaygroundFields {
-    async fn evaluated(&self, api: &Api, session: &Session) -> Result<Evaluated, ApiError> {
+    async fn evaluated(&self, api: &Api, session: &Session) -> Result<EvaluationResult, ApiError> {
         let (request, caller) = (self.request()?, Some(session.caller.clone()));
         match &api.sources.dialect {
             Some(dialect) if http_text::is_http(&self.object) => {
@@ -237,7 +237,7 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
         last.decisions.into_iter().next().map(|decision| decision.uid)
     });
     let Some(uid) = uid else { return Ok(None) };
-    let found = decisions::get(api, Role::Admin, &uid, None).await?.decisions;
+    let found = decisions::get(api, AdminRole::Admin, &uid, None).await?.decisions;
     let recorded = found.into_iter().next_back().and_then(|detail| detail.review);
     let text = recorded.and_then(|recorded| {
         let review =
@@ -346,7 +346,7 @@ async fn run(
     (status, page).into_response()
 }
 
-fn outcome(evaluated: &Evaluated) -> Markup {
+fn outcome(evaluated: &EvaluationResult) -> Markup {
     let decision = &evaluated.decision;
     // A script completes the settings that the user types with the help of these schemas.
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
@@ -404,7 +404,7 @@ async fn test_case(
     }
 }
 
-fn case(fields: &PlaygroundFields, evaluated: &Evaluated) -> Result<String, ApiError> {
+fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<String, ApiError> {
     let decision = &evaluated.decision;
     let mut request = json!({});
     let mut set = |name: &str, value: Value| {

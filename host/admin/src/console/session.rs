@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use admittance_admission::Digest;
-use admittance_net::{bearer::TokenDigest, listener::Client};
+use admittance_net::{bearer::TokenDigest, listener::ConnectedClient};
 use axum::{
     extract::FromRequestParts,
     response::{IntoResponse, Response},
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 
 use super::sign_in::{self, SignInReason};
 use crate::{
-    Api, Sources,
-    access::{self, Caller, Denied},
-    config::Role,
+    AdminSources, Api,
+    access::{self, AccessDenied, Caller},
+    config::AdminRole,
     error::ApiError,
 };
 
@@ -35,11 +35,11 @@ const MOST_SESSIONS: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(super) caller: Caller,
-    pub(super) role: Role,
+    pub(super) role: AdminRole,
     /// The secret in every form of a page. Pages of other sites cannot read it, so they cannot send such forms.
     pub(super) form_key: Arc<str>,
     /// The state of the driver, which every page shows.
-    pub(super) sources: Arc<Sources>,
+    pub(super) sources: Arc<AdminSources>,
     /// The id in the session's cookie; `None` for a user who did not sign in with a token.
     pub(super) id: Option<SessionId>,
 }
@@ -47,13 +47,13 @@ pub(crate) struct Session {
 impl Session {
     /// Returns whether the user may change something. If not, pages leave out the controls for changes.
     pub(super) fn may_change(&self) -> bool {
-        self.role >= Role::Admin
+        self.role >= AdminRole::Admin
     }
 
     /// Returns the error for a user who has only the role Read and opens a page for changes.
     pub(super) fn read_only_error(&self) -> ApiError {
         let caller = self.caller.clone();
-        Denied::OnlyReads { caller }.into()
+        AccessDenied::OnlyReads { caller }.into()
     }
 
     /// Returns whether the session has not ended. A reply that streams events checks this repeatedly.
@@ -178,7 +178,7 @@ fn cookie_name(is_tls: bool) -> &'static str {
 
 fn is_tls(head: &Parts) -> bool {
     head.extensions
-        .get::<Client>()
+        .get::<ConnectedClient>()
         .is_some_and(|client| client.is_tls)
 }
 
@@ -225,7 +225,7 @@ pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Re
             sources: api.sources.clone(),
             id: None,
         }),
-        Err(Denied::NoToken) => Err(Box::new(match id {
+        Err(AccessDenied::NoToken) => Err(Box::new(match id {
             Some(_) => sign_in::required(head, SignInReason::Ended),
             None if access::is_link_from_other_site(head) => sign_in::sign_in_again(head).into_response(),
             None => sign_in::required(head, SignInReason::First),
@@ -280,7 +280,7 @@ mod tests {
             for cookie in cookies {
                 request = request.header(COOKIE, *cookie);
             }
-            let client = Client {
+            let client = ConnectedClient {
                 address: ([127, 0, 0, 1], 1).into(),
                 is_tls,
             };

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     Api,
-    access::{self, Denied, log_refusal},
-    config::Role,
+    access::{self, AccessDenied, log_refusal},
+    config::AdminRole,
     route::{self, SMALL_BODY},
 };
 
@@ -76,7 +76,7 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     };
     let digest = TokenDigest::of(token.trim());
     let Some((caller, role)) = api.access.holder(&digest) else {
-        log_refusal(&head, &Denied::UnknownToken);
+        log_refusal(&head, &AccessDenied::UnknownToken);
         return unauthorized(SignInReason::Unknown, &next);
     };
     match api.sessions.begin(digest, caller.clone()) {
@@ -91,8 +91,8 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
 async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
     let request = Request::from_parts(head.clone(), body);
-    match form::read::<Ignored>(request, &api, Role::Read, SMALL_BODY).await {
-        Ok((session, Ignored {})) => {
+    match form::read::<IgnoredForm>(request, &api, AdminRole::Read, SMALL_BODY).await {
+        Ok((session, IgnoredForm {})) => {
             if let Some(id) = &session.id {
                 api.sessions.end(id);
             }
@@ -104,7 +104,7 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
 }
 
 #[derive(Debug, Deserialize)]
-struct Ignored {}
+struct IgnoredForm {}
 
 /// Returns the address to open after the user has signed in: `next`, or `/` if `next` leads to another site.
 fn own_address(next: &str) -> &str {
@@ -141,7 +141,7 @@ pub(super) fn sign_in_again(head: &Parts) -> Response {
     layout::forwarding_page(address).into_response()
 }
 
-pub(super) fn refused(head: &Parts, denied: &Denied) -> Response {
+pub(super) fn refused(head: &Parts, denied: &AccessDenied) -> Response {
     if denied.is_notable() {
         log_refusal(head, denied);
     }

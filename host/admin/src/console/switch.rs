@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admittance::{ChainStatus, DisabledStage, Disabling, StageStatus};
+use admittance::{ChainStatus, DisableOptions, DisabledStage, StageStatus};
 use admittance_definitions::StageId;
 use axum::{
     Router,
@@ -104,7 +104,7 @@ async fn disable(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<DisableForm>,
 ) -> Response {
-    let how = Disabling {
+    let how = DisableOptions {
         audit: fields.audit,
         duration: Duration::from_secs(fields.minutes.saturating_mul(60)),
         reason: fields.reason,

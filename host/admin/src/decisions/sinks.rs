@@ -10,7 +10,7 @@ use admittance::{
     DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, LoggedDecision, Moment,
     StreamItem, admission::async_trait,
 };
-use admittance_cluster::{Cluster, Events};
+use admittance_cluster::{Cluster, EventWriter};
 use admittance_definitions::Share;
 use admittance_net::{Backoff, metric_table, tls::TlsError};
 use futures_util::StreamExt;
@@ -88,7 +88,7 @@ pub struct DecisionSinks {
     sinks: Vec<Box<dyn DecisionSink>>,
     selection: SinkSelection,
     database: Option<DecisionDatabase>,
-    events: Option<Events>,
+    events: Option<EventWriter>,
 }
 
 /// A destination to which decisions are written in batches.

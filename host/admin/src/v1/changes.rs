@@ -12,7 +12,7 @@ use crate::{
     Api,
     access::Caller,
     api::{PromoteRequest, RollbackRequest},
-    config::Role,
+    config::AdminRole,
     error::ApiError,
     route::{
         Call, DefinitionText, Json,
@@ -25,7 +25,7 @@ use crate::{
 const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 422, 503];
 
 pub(super) fn routes() -> [Route; 4] {
-    let role = Some(Role::Admin);
+    let role = Some(AdminRole::Admin);
     let path = "/v1/definitions/{kind}/{*name}";
     let routes = [
         Route::new(Post, role, "/v1/definitions", "applyDefinitions", "Apply definitions", apply).description(

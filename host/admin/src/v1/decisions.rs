@@ -18,13 +18,13 @@ use crate::{
     Api,
     access::Caller,
     api::{DecisionDetails, DecisionReplays, RateList, ReplayRequest},
-    config::Role,
+    config::AdminRole,
     decisions::{self, DecisionQuery, hide},
     error::ApiError,
     route::{
-        Call, Content, Json,
+        Call, Json,
         Method::{Get, Post},
-        Nothing, Reply, ReplyForm, Route,
+        Nothing, ReplyForm, Route, RouteContent, RouteReply,
     },
 };
 
@@ -43,7 +43,7 @@ const DEFAULT_SECONDS: u64 = 60;
 const MOST_SECONDS: u64 = 3600;
 
 pub(super) fn routes() -> Vec<Route> {
-    let role = Some(Role::Read);
+    let role = Some(AdminRole::Read);
     vec![
         Route::new(Get, role, "/v1/decisions", "listDecisions", "The decisions on the last requests", list)
             .description(
@@ -87,7 +87,7 @@ pub(super) fn routes() -> Vec<Route> {
         .refusals(&[404]),
         Route::new(
             Post,
-            Some(Role::Admin),
+            Some(AdminRole::Admin),
             "/v1/decisions/{uid}/replay",
             "replayDecision",
             "What the live chains say of the request with a uid",
@@ -102,7 +102,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 async fn list(call: Call<Nothing, DecisionQuery>) -> Result<Json<DecisionList>, ApiError> {
-    let role = call.role.unwrap_or(Role::Read);
+    let role = call.role.unwrap_or(AdminRole::Read);
     decisions::list(&call.api, role, &call.query).await.map(Json)
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct DecisionsByUidQuery {
 }
 
 async fn decision(call: Call<DecisionPath, DecisionsByUidQuery>) -> Result<Json<DecisionDetails>, ApiError> {
-    let role = call.role.unwrap_or(Role::Read);
+    let role = call.role.unwrap_or(AdminRole::Read);
     let found = decisions::get(&call.api, role, &call.path.uid, call.query.before).await;
     found.map(Json)
 }
@@ -174,7 +174,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, Ap
     Ok(DecisionEvents {
         decisions: call.api.sources.host.decisions().follow(filter, last),
         client: FollowingClient {
-            role: call.role.unwrap_or(Role::Read),
+            role: call.role.unwrap_or(AdminRole::Read),
             head: call.head,
             api: call.api,
             _permit: permit,
@@ -190,7 +190,7 @@ struct DecisionEvents {
 
 struct FollowingClient {
     api: Api,
-    role: Role,
+    role: AdminRole,
     head: Parts,
     _permit: Permit<Caller>,
 }
@@ -258,12 +258,12 @@ impl IntoResponse for DecisionEvents {
     }
 }
 
-impl Reply for DecisionEvents {
+impl RouteReply for DecisionEvents {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         vec![ReplyForm {
             status: 200,
             description: "The data of each event `decision` is one of these.",
-            content: Content {
+            content: RouteContent {
                 media_type: EVENT_STREAM,
                 schema: generator.subschema_for::<DecisionRecord>(),
             },

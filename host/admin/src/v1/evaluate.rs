@@ -1,6 +1,6 @@
 //! Evaluates requests without changing the live table.
 
-use admittance::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, admission::Request};
+use admittance::{EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, admission::Request};
 use admittance_definitions::ChainId;
 
 use super::changes::by;
@@ -8,7 +8,7 @@ use crate::{
     Api,
     access::Caller,
     api::evaluation::{AppliesReply, DescribedRequest, EvaluateReply, EvaluateRequest},
-    config::Role,
+    config::AdminRole,
     described,
     error::ApiError,
     route::{Call, Json, LARGE_BODY, Method::Post, Nothing, REQUEST_BODY, Route},
@@ -27,7 +27,7 @@ pub(super) fn routes() -> [Route; 2] {
     let routes = [
         Route::new(
             Post,
-            Some(Role::Admin),
+            Some(AdminRole::Admin),
             "/v1/evaluate",
             "evaluate",
             "Evaluate a request with chains that are not live",
@@ -41,7 +41,7 @@ pub(super) fn routes() -> [Route; 2] {
         ),
         Route::new(
             Post,
-            Some(Role::Read),
+            Some(AdminRole::Read),
             "/v1/applies",
             "applies",
             "Which live chains and stages would see a request",
@@ -76,7 +76,7 @@ pub(crate) async fn evaluated(
     api: &Api,
     caller: Option<Caller>,
     request: &EvaluateRequest,
-) -> Result<Evaluated, ApiError> {
+) -> Result<EvaluationResult, ApiError> {
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn evaluated_as(
     caller: Option<Caller>,
     request: &EvaluateRequest,
     described: Request,
-) -> Result<Evaluated, ApiError> {
+) -> Result<EvaluationResult, ApiError> {
     let name = request.name.as_deref().unwrap_or(NAME);
     let id;
     let chains = match (&request.definitions, &request.chain) {
@@ -151,7 +151,7 @@ pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<
 
 impl From<EvaluateError> for ApiError {
     fn from(error: EvaluateError) -> Self {
-        use admittance_definitions::ChangeError as Definitions;
+        use admittance_definitions::PlanError as Definitions;
         match error {
             EvaluateError::Definitions(Definitions::Mistakes(mistakes)) => {
                 Self::cannot_evaluate(mistakes.iter())

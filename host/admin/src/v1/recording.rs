@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use admittance::{RecordedRequest, Recording, RecordingConfig, Redaction};
+use admittance::{RecordedRequest, RecordingConfig, Redaction, RequestRecording};
 use admittance_definitions::Share;
 use axum::{
     body::{Body, Bytes},
@@ -15,9 +15,9 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use crate::{
-    config::Role,
+    config::AdminRole,
     error::ApiError,
-    route::{Call, Content, Method::Get, Nothing, Reply, ReplyForm, Route},
+    route::{Call, Method::Get, Nothing, ReplyForm, Route, RouteContent, RouteReply},
 };
 
 /// The maximum number of simultaneous recordings. Each recording copies requests.
@@ -35,7 +35,7 @@ const NDJSON: &str = "application/x-ndjson";
 const WAITING: usize = 16;
 
 pub(super) fn route() -> Route {
-    let (role, summary) = (Some(Role::Admin), "Record requests that pass chains");
+    let (role, summary) = (Some(AdminRole::Admin), "Record requests that pass chains");
     Route::new(Get, role, "/v1/requests", "recordRequests", summary, record)
         .description(
             "Streams requests as they are answered, one AdmissionReview with request and response on each line, until \
@@ -117,7 +117,7 @@ fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
 }
 
 /// Sends recorded requests until the count is reached, or the client disconnects.
-async fn send(recording: Recording, count: usize, lines: mpsc::Sender<Bytes>) {
+async fn send(recording: RequestRecording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {
         let request = tokio::select! {
@@ -152,12 +152,12 @@ impl IntoResponse for Records {
     }
 }
 
-impl Reply for Records {
+impl RouteReply for Records {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         vec![ReplyForm {
             status: 200,
             description: "Each line is one of these.",
-            content: Content {
+            content: RouteContent {
                 media_type: NDJSON,
                 schema: generator.subschema_for::<RecordedRequest>(),
             },

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use admittance::{Disabling, RolloutAction, Steered, Switched};
+use admittance::{DisableOptions, RolloutAction, Steered, Switched};
 use admittance_definitions::StageId;
 
 use super::changes::{by, complete, stage_id};
 use crate::{
     Api,
     api::{DisableRequest, EnableRequest, RolloutRequest},
-    config::Role,
+    config::AdminRole,
     error::ApiError,
     route::{Call, Json, Method::Post, Nothing, Route},
 };
 
 pub(super) fn routes() -> [Route; 3] {
-    let role = Some(Role::Admin);
+    let role = Some(AdminRole::Admin);
     let routes = [
         Route::new(Post, role, "/v1/stages/disable", "disableStage", "Disable a stage for a time", disable)
             .description(
@@ -37,7 +37,7 @@ pub(super) fn routes() -> [Route; 3] {
 async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<Json<Switched>, ApiError> {
     let Json(request) = call.body;
     let stage = stage_id(&request.stage)?;
-    let how = Disabling {
+    let how = DisableOptions {
         audit: request.audit,
         duration: Duration::from_secs(request.expires_in),
         reason: request.reason,
@@ -46,7 +46,11 @@ async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<J
     disabled(&call.api, stage, how).await
 }
 
-pub(crate) async fn disabled(api: &Api, stage: StageId, how: Disabling) -> Result<Json<Switched>, ApiError> {
+pub(crate) async fn disabled(
+    api: &Api,
+    stage: StageId,
+    how: DisableOptions,
+) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.disable(&stage, how).await }).await
 }

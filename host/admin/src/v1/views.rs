@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::{
     api::{CandidateList, DefinitionList, ListedRevision, RevisionList, StorageList},
-    config::Role,
+    config::AdminRole,
     error::ApiError,
-    route::{Call, Json, Method::Get, Nothing, Reply, ReplyForm, Route},
+    route::{Call, Json, Method::Get, Nothing, ReplyForm, Route, RouteReply},
 };
 
 pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
-    let role = Some(Role::Read);
+    let role = Some(AdminRole::Read);
     vec![
         Route::new(Get, role, "/v1/status", "getStatus", "The live table", status::<S>).description(
             "The reply has the live table with every chain and stage, the reason for which the newest definitions are \
@@ -81,7 +81,7 @@ impl<S> IntoResponse for StatusReply<S> {
     }
 }
 
-impl<S: JsonSchema> Reply for StatusReply<S> {
+impl<S: JsonSchema> RouteReply for StatusReply<S> {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         vec![ReplyForm::ok("application/json", generator.subschema_for::<S>())]
     }
@@ -120,7 +120,7 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
 pub(crate) fn detail(
     host: &Host,
     number: u64,
-    role: impl Into<Option<Role>>,
+    role: impl Into<Option<AdminRole>>,
 ) -> Result<RevisionDetail, ApiError> {
     let mut detail = host.revision(number)?;
     if hides_grants(role.into()) {
@@ -133,8 +133,8 @@ pub(crate) fn detail(
 
 /// Returns whether clients with this role must not see the values that definitions grant to plugins. Such values may be
 /// secrets, so only users who can change definitions see them.
-fn hides_grants(role: Option<Role>) -> bool {
-    role != Some(Role::Admin)
+fn hides_grants(role: Option<AdminRole>) -> bool {
+    role != Some(AdminRole::Admin)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -208,9 +208,9 @@ async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
 }
 
 /// Returns the reports on all candidates, but without the values that clients with this role must not see.
-pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<Role>>) -> Vec<CandidateReport> {
+pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<AdminRole>>) -> Vec<CandidateReport> {
     let mut candidates = host.candidates();
-    if role.into() != Some(Role::Admin) {
+    if role.into() != Some(AdminRole::Admin) {
         candidates.iter_mut().for_each(CandidateReport::without_values);
     }
     candidates

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{Access, AccessAttributes, Deadline, FieldMask, ResponseRecorder, UserInfo};
+use crate::{AccessAttributes, AccessCheckResult, Deadline, FieldMask, ResponseRecorder, UserInfo};
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -118,7 +118,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
         user: &UserInfo,
         action: &AccessAttributes,
         deadline: Deadline,
-    ) -> Result<Access, ClusterError> {
+    ) -> Result<AccessCheckResult, ClusterError> {
         let _ = (user, action, deadline);
         Err(ClusterError::Unavailable(
             "this host does not check what users may do".to_owned(),

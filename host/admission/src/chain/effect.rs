@@ -65,7 +65,7 @@ impl Verdict {
 struct ChangeRules {
     before: Object,
     identity: crate::IdentityFields,
-    spelling: crate::Spelling,
+    spelling: crate::EnforcedSpelling,
 }
 
 impl ChangeRules {

@@ -8,10 +8,10 @@ use tracing::{Instrument, Span};
 
 use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
-    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, RefusalCause, Reinvocation, Request, SkipReason,
-    Stage, StageResult, TraceRow,
+    NamespaceSource, Object, Outcome, Patch, Phase, RefusalCause, Reinvocation, Request, RequestRefusal,
+    SkipReason, Stage, StageResult, TraceRow,
     capabilities::log::with_notes,
-    chain::expansion::Generated,
+    chain::expansion::GeneratedObjects,
     chain::spans::ChainSpan,
     chain::stage_turn::{ResponseNotes, StageTurn, TurnResult},
     scheduling::offload::offload,
@@ -42,7 +42,7 @@ pub struct Evaluation {
     warnings: Vec<String>,
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
-    refusal: Option<Refusal>,
+    refusal: Option<RequestRefusal>,
     /// Whether the refusal is a denial whose message names its policy. Further such denials are then added to it.
     is_joined: bool,
 }
@@ -68,7 +68,7 @@ struct ReinvokedStage<'a> {
 struct FinishedTurn {
     result: StageResult,
     exception: Option<Arc<str>>,
-    timing: Timing,
+    timing: TurnTiming,
 }
 
 impl Evaluation {
@@ -181,7 +181,7 @@ impl Evaluation {
             return;
         }
         let taken = {
-            let generated = Generated::default();
+            let generated = GeneratedObjects::default();
             let turn = self.turn(sources, &generated);
             let mut spans = ChainSpan::default();
             let turns = enforced
@@ -246,7 +246,7 @@ impl Evaluation {
             return false;
         }
         let row = self.reserve(entry, round);
-        let generated = Generated::default();
+        let generated = GeneratedObjects::default();
         let turn = self.turn(sources, &generated);
         let (turn_result, timing) = timed(turn, entry).await;
         let was_called = matches!(turn_result, TurnResult::Answered(_));
@@ -255,7 +255,7 @@ impl Evaluation {
         was_called
     }
 
-    fn turn<'a>(&'a self, sources: EvaluationSources<'a>, generated: &'a Generated) -> StageTurn<'a> {
+    fn turn<'a>(&'a self, sources: EvaluationSources<'a>, generated: &'a GeneratedObjects) -> StageTurn<'a> {
         StageTurn {
             request: &self.request,
             began: self.began,
@@ -292,7 +292,12 @@ impl Evaluation {
     }
 
     /// Applies the result of an enforced stage's turn to the request.
-    fn settle(&mut self, entry: StageInChain<'_>, turn_result: TurnResult, timing: Timing) -> FinishedTurn {
+    fn settle(
+        &mut self,
+        entry: StageInChain<'_>,
+        turn_result: TurnResult,
+        timing: TurnTiming,
+    ) -> FinishedTurn {
         let mut exception = None;
         let result = match turn_result {
             TurnResult::DeadlinePassed => {
@@ -323,7 +328,7 @@ impl Evaluation {
     /// the messages of both name their policies, and dropped otherwise.
     fn deny(&mut self, entry: StageInChain<'_>, denial: &Denial) {
         match &mut self.refusal {
-            Some(Refusal {
+            Some(RequestRefusal {
                 cause: RefusalCause::Denied(first),
                 ..
             }) if self.is_joined && entry.stage.spec.denials_name_policy => first.join(denial),
@@ -336,7 +341,7 @@ impl Evaluation {
     }
 
     fn refuse(&mut self, entry: StageInChain<'_>, cause: RefusalCause) {
-        self.refusal.get_or_insert_with(|| Refusal {
+        self.refusal.get_or_insert_with(|| RequestRefusal {
             chain: entry.chain.clone(),
             stage: entry.stage.spec.name.clone(),
             cause,
@@ -400,7 +405,7 @@ fn stages_in<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec
 }
 
 /// The time of a stage's turn, and the notes that were taken during it.
-struct Timing {
+struct TurnTiming {
     /// The time between the start of the evaluation and the start of the stage's turn.
     start: Duration,
     duration: Duration,
@@ -408,11 +413,11 @@ struct Timing {
     by_candidate: bool,
 }
 
-async fn timed(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, Timing) {
+async fn timed(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, TurnTiming) {
     let started = Instant::now();
     let (turn_result, log, by_candidate) =
         with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
-    let timing = Timing {
+    let timing = TurnTiming {
         start: started - turn.began,
         duration: started.elapsed(),
         log,

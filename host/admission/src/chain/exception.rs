@@ -15,13 +15,13 @@ pub struct Exception {
     /// The exception's rules. A request must match at least one of them; an empty list matches all requests.
     pub rules: Vec<Rule>,
     /// The namespaces of the exempt objects. An empty list matches all objects.
-    pub namespaces: Vec<Glob>,
+    pub namespaces: Vec<NameGlob>,
     /// The names of the exempt objects, or the beginnings of generated names. An empty list matches all objects.
-    pub names: Vec<Glob>,
+    pub names: Vec<NameGlob>,
     /// The names of the exempt users. An empty list matches all users.
-    pub users: Vec<Glob>,
+    pub users: Vec<NameGlob>,
     /// The groups of the exempt users. A user must be in at least one of them; an empty list matches all users.
-    pub groups: Vec<Glob>,
+    pub groups: Vec<NameGlob>,
     /// Conditions on the exempt requests, which must all be true. A condition that cannot be evaluated counts as false.
     pub match_conditions: MatchConditions,
     /// The time at which the exception expires.
@@ -56,7 +56,7 @@ impl Exception {
         deadline: Deadline,
     ) -> bool {
         let user = &request.user;
-        let is_one_of = |globs: &[Glob], text: &str| globs.iter().any(|glob| glob.matches(text));
+        let is_one_of = |globs: &[NameGlob], text: &str| globs.iter().any(|glob| glob.matches(text));
         let namespace = request.namespace.as_deref().unwrap_or_default();
         !self.has_expired(Moment::now())
             && (self.rules.is_empty() || self.rules.iter().any(|rule| rule.matches(request)))
@@ -75,13 +75,13 @@ impl Exception {
 fn name(request: &Request) -> Cow<'_, str> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Metadata {
+    struct ExemptedMetadata {
         #[serde(rename = "generateName")]
         generate_name: String,
     }
     #[derive(Deserialize)]
     struct GeneratedName {
-        metadata: Metadata,
+        metadata: ExemptedMetadata,
     }
     if !request.name.is_empty() {
         return Cow::Borrowed(&request.name);
@@ -97,9 +97,9 @@ fn name(request: &Request) -> Cow<'_, str> {
 
 /// A pattern for names, in which each `*` matches any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
-pub struct Glob(String);
+pub struct NameGlob(String);
 
-impl Glob {
+impl NameGlob {
     /// Creates a glob from this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -155,7 +155,7 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(Glob::new(glob).matches(text), expected, "{glob} {text}");
+            assert_eq!(NameGlob::new(glob).matches(text), expected, "{glob} {text}");
         }
     }
 }

@@ -38,9 +38,9 @@ impl PartialEq for dyn ObjectGenerator {
 
 /// The objects generated so far, for all stages. A key is the memory addresses of the generator and the request.
 #[derive(Default)]
-pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
+pub(crate) struct GeneratedObjects(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 
-impl Generated {
+impl GeneratedObjects {
     /// Returns the result of [`ObjectGenerator::generate`], which is computed once and then shared by all stages.
     pub(crate) async fn get(
         &self,

@@ -84,7 +84,7 @@ fn decided(
 /// once for a request, and only if the formula depends on them. The response has the notes of all called members.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Group {{ formula: {formula:?}, .. }}")]
-pub struct Group {
+pub struct HookGroup {
     /// The group's member hooks, each with the name that messages show.
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
     formula: Formula,
@@ -98,7 +98,7 @@ enum MemberAnswer {
     Failed(Failure),
 }
 
-impl Group {
+impl HookGroup {
     /// Creates a group of named members. It allows a request if the formula is true, and otherwise returns `denial`
     /// with a cause for each called member that did not allow the request. The cause's field is `{field}.{member}`.
     pub fn new(
@@ -149,7 +149,7 @@ impl Group {
 }
 
 #[async_trait]
-impl Hook for Group {
+impl Hook for HookGroup {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let mut answers: Vec<Option<MemberAnswer>> = self.members.iter().map(|_| None).collect();
         let mut response = Response::allow();

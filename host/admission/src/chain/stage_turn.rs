@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::{
     Deadline, Effect, EvaluationSources, Failure, FailureKind, LabelSelector, NamespaceSelector, Object,
-    Phase, Request, Response, SkipReason, Stage, StageSpec, chain::expansion::Generated, chain::spans,
+    Phase, Request, Response, SkipReason, Stage, StageSpec, chain::expansion::GeneratedObjects, chain::spans,
 };
 
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct StageTurn<'a> {
     pub(crate) deadline: Deadline,
     pub(crate) sources: EvaluationSources<'a>,
     /// The objects that were generated for stages in this evaluation, so that stages share them.
-    pub(crate) generated: &'a Generated,
+    pub(crate) generated: &'a GeneratedObjects,
 }
 
 pub(crate) enum TurnResult {
@@ -70,7 +70,7 @@ impl Stage {
             began: Instant::now(),
             deadline,
             sources,
-            generated: &Generated::default(),
+            generated: &GeneratedObjects::default(),
         };
         if self.spec.is_disabled {
             return Ok(Some(SkipReason::Disabled));

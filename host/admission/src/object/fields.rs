@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use crate::{Pattern, patch::pointer::Members};
+use crate::{PointerPattern, patch::pointer::MemberTexts};
 
 /// The maximum number of JSON Pointers from which a field mask is created.
 const PATTERNS: usize = 64;
@@ -17,11 +17,11 @@ const EACH: &str = "*";
 
 /// The fields to which objects are reduced. By default, objects stay whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldMask(Fields);
+pub struct FieldMask(SelectedFields);
 
 /// The selected fields of a value, by key. If there are none, the whole value is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fields(BTreeMap<String, Fields>);
+struct SelectedFields(BTreeMap<String, SelectedFields>);
 
 impl FieldMask {
     /// Creates a mask that selects `/metadata/name`, `/metadata/namespace`, and the fields at these JSON Pointers, in
@@ -33,7 +33,7 @@ impl FieldMask {
     pub fn new<'a>(pointers: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut mask = Self::default();
         for (count, text) in pointers.into_iter().enumerate() {
-            let Pattern(pointer) = text
+            let PointerPattern(pointer) = text
                 .parse()
                 .map_err(|error: crate::PointerError| error.to_string())?;
             let segments = pointer.segments();
@@ -79,7 +79,7 @@ impl FieldMask {
     }
 }
 
-impl Fields {
+impl SelectedFields {
     fn add(&mut self, segments: &[String]) {
         let Some((first, rest)) = segments.split_first() else {
             // The pointer ends here and selects the whole value, so pointers to parts of the value no longer matter.
@@ -106,7 +106,7 @@ impl Fields {
         match value.as_bytes().first() {
             Some(b'{') => {
                 out.push('{');
-                for (key, member) in serde_json::from_str::<Members<'_>>(value)?.0 {
+                for (key, member) in serde_json::from_str::<MemberTexts<'_>>(value)?.0 {
                     if let Some(fields) = self.0.get(&key) {
                         let key = serde_json::to_string(&key)?;
                         fields.write_after(&format!("{key}:"), member, out)?;

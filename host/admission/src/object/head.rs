@@ -11,13 +11,13 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     Labels,
     object::spelling::{KEYS, METADATA_KEYS, same_key},
-    object::tree::Key,
+    object::tree::MemberKey,
     shortened,
 };
 
 /// The fields of an object that selectors and front ends use. A field is `None` if it is absent or not a string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct ObjectHead {
     /// The object's `apiVersion`.
     pub api_version: Option<String>,
     /// The object's `kind`.
@@ -34,7 +34,7 @@ pub struct Head {
     pub(crate) is_ambiguous: bool,
 }
 
-impl Head {
+impl ObjectHead {
     /// Reads the head of a text. No tree is built, but it is checked that one could be built.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -63,9 +63,9 @@ impl Head {
             let value_on = after_key.strip_prefix(':')?.trim_ascii_start();
             let value = value_on.get(..skip(value_on.as_bytes())?)?;
             let is_first = match key {
-                "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
-                "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
-                "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
+                "apiVersion" => api_version.replace(part::<OptionalText>(value)?.0).is_none(),
+                "kind" => kind.replace(part::<OptionalText>(value)?.0).is_none(),
+                "metadata" => metadata.replace(part::<HeadMetadata>(value)?.0).is_none(),
                 // An escaped key may be a key of the head, such as `"k\u0069nd"`, so the text must be read strictly.
                 other if other.contains('\\') => return None,
                 other => {
@@ -214,28 +214,32 @@ struct TopLevel {
 }
 
 impl<'de> DeserializeSeed<'de> for TopLevel {
-    type Value = Head;
+    type Value = ObjectHead;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ObjectHead, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for TopLevel {
-    type Value = Head;
+    type Value = ObjectHead;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ObjectHead, A::Error> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(MemberKey(key)) = map.next_key()? {
             match &*key {
-                "apiVersion" => once(&mut api_version, "apiVersion", map.next_value::<Text>()?.0)?,
-                "kind" => once(&mut kind, "kind", map.next_value::<Text>()?.0)?,
-                "metadata" => once(&mut metadata, "metadata", map.next_value::<Metadata>()?.0)?,
+                "apiVersion" => once(
+                    &mut api_version,
+                    "apiVersion",
+                    map.next_value::<OptionalText>()?.0,
+                )?,
+                "kind" => once(&mut kind, "kind", map.next_value::<OptionalText>()?.0)?,
+                "metadata" => once(&mut metadata, "metadata", map.next_value::<HeadMetadata>()?.0)?,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
                     if self.skips {
@@ -246,7 +250,7 @@ impl<'de> Visitor<'de> for TopLevel {
                 }
             }
         }
-        Ok(Head::of_parts(api_version, kind, metadata, is_ambiguous))
+        Ok(ObjectHead::of_parts(api_version, kind, metadata, is_ambiguous))
     }
 }
 
@@ -256,13 +260,13 @@ impl<'de> Visitor<'de> for TopLevel {
 struct ValidJson;
 
 /// A JSON value of any type, of which only a string is kept; `None` for other types.
-struct Text(Option<String>);
+struct OptionalText(Option<String>);
 
 /// The name, namespace and labels in an object's `metadata`; `None` if `metadata` is not an object.
-struct Metadata(Option<Head>);
+struct HeadMetadata(Option<ObjectHead>);
 
 /// The members of a JSON object that are strings. Empty if the value is not an object.
-struct TextMap(Labels);
+struct OptionalTextMap(Labels);
 
 /// Implements a visitor that accepts every type of JSON value. Values of unwanted types are checked and dropped.
 macro_rules! visit_anything {
@@ -338,7 +342,7 @@ visit_anything!(
             const FEW: usize = 16;
             let mut few: Vec<Cow<'de, str>> = Vec::new();
             let mut more = HashSet::new();
-            while let Some((Key(key), UniqueKeys)) = map.next_entry::<Key<'de>, UniqueKeys>()? {
+            while let Some((MemberKey(key), UniqueKeys)) = map.next_entry::<MemberKey<'de>, UniqueKeys>()? {
                 if few.contains(&key) || more.contains(&key) {
                     let key = shortened(&key, 80);
                     return Err(A::Error::custom(format!(
@@ -359,11 +363,11 @@ visit_anything!(
 );
 
 visit_anything!(
-    Text,
-    Text(None),
+    OptionalText,
+    OptionalText(None),
     {
-        fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-            Ok(Text(Some(text.to_owned())))
+        fn visit_str<E>(self, text: &str) -> Result<OptionalText, E> {
+            Ok(OptionalText(Some(text.to_owned())))
         }
     },
     [object],
@@ -371,17 +375,17 @@ visit_anything!(
 );
 
 visit_anything!(
-    Metadata,
-    Metadata(None),
+    HeadMetadata,
+    HeadMetadata(None),
     {
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeadMetadata, A::Error> {
             let (mut name, mut namespace, mut labels) = (None, None, None);
             let (mut others, mut is_ambiguous) = ([false; 2], false);
-            while let Some(Key(key)) = map.next_key()? {
+            while let Some(MemberKey(key)) = map.next_key()? {
                 match &*key {
-                    "name" => once(&mut name, "name", map.next_value::<Text>()?.0)?,
-                    "namespace" => once(&mut namespace, "namespace", map.next_value::<Text>()?.0)?,
-                    "labels" => once(&mut labels, "labels", map.next_value::<TextMap>()?.0)?,
+                    "name" => once(&mut name, "name", map.next_value::<OptionalText>()?.0)?,
+                    "namespace" => once(&mut namespace, "namespace", map.next_value::<OptionalText>()?.0)?,
+                    "labels" => once(&mut labels, "labels", map.next_value::<OptionalTextMap>()?.0)?,
                     other => {
                         is_ambiguous |= match other {
                             "uid" => std::mem::replace(&mut others[0], true),
@@ -392,12 +396,12 @@ visit_anything!(
                     }
                 }
             }
-            Ok(Metadata(Some(Head {
+            Ok(HeadMetadata(Some(ObjectHead {
                 name: name.flatten(),
                 namespace: namespace.flatten(),
                 labels: labels.unwrap_or_default(),
                 is_ambiguous,
-                ..Head::default()
+                ..ObjectHead::default()
             })))
         }
     },
@@ -406,19 +410,19 @@ visit_anything!(
 );
 
 visit_anything!(
-    TextMap,
-    TextMap(Labels::new()),
+    OptionalTextMap,
+    OptionalTextMap(Labels::new()),
     {
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TextMap, A::Error> {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OptionalTextMap, A::Error> {
             let mut labels = Labels::new();
-            while let Some((key, value)) = map.next_entry::<String, Text>()? {
+            while let Some((key, value)) = map.next_entry::<String, OptionalText>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
                     // The last of several duplicate labels counts. If its value is not a string, the label is absent.
                     None => labels.remove(&key),
                 };
             }
-            Ok(TextMap(labels))
+            Ok(OptionalTextMap(labels))
         }
     },
     [text],

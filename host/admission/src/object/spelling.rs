@@ -14,13 +14,16 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::pointer::Members};
+use crate::{
+    Patch, Pointer, PointerPattern, object::tree::MemberKey, patch::OperationAction,
+    patch::pointer::MemberTexts,
+};
 
 /// The keys whose spelling is enforced, with their paths in a document. Clones share the keys.
 ///
 /// The spelling is enforced in objects that arrive, and in the result of every stage.
 #[derive(Clone, Debug, Default)]
-pub struct Spelling(Arc<KeyTree>);
+pub struct EnforcedSpelling(Arc<KeyTree>);
 
 #[derive(Clone, Debug, Default)]
 struct KeyTree {
@@ -34,12 +37,12 @@ pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 /// The keys of [`Spelling::kubernetes`] in `metadata`.
 pub(crate) const METADATA_KEYS: [&str; 5] = ["name", "generateName", "namespace", "uid", "labels"];
 
-static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
+static KUBERNETES: LazyLock<EnforcedSpelling> = LazyLock::new(|| {
     let keys = KEYS.map(|key| format!("/{key}"));
     let metadata_keys = METADATA_KEYS.map(|key| format!("/metadata/{key}"));
     let texts = keys.iter().chain(&metadata_keys);
     let pointers: Vec<Pointer> = texts.filter_map(|text| text.parse().ok()).collect();
-    Spelling::new(&pointers, [])
+    EnforcedSpelling::new(&pointers, [])
 });
 
 /// The reason why a document cannot be converted to the canonical spelling.
@@ -51,7 +54,7 @@ pub enum SpellingError {
     Ambiguous(serde_json::Error),
 }
 
-impl Spelling {
+impl EnforcedSpelling {
     /// Returns whether one of the two spellings is a clone of the other, without comparing their keys.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -60,13 +63,13 @@ impl Spelling {
     /// Creates a spelling that is enforced for the keys in these pointers and patterns.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,
-        patterns: impl IntoIterator<Item = Pattern>,
+        patterns: impl IntoIterator<Item = PointerPattern>,
     ) -> Self {
         let mut tree = KeyTree::default();
         for pointer in pointers {
             tree.add(pointer.segments(), false);
         }
-        for Pattern(pointer) in patterns {
+        for PointerPattern(pointer) in patterns {
             tree.add(pointer.segments(), true);
         }
         Self(Arc::new(tree))
@@ -138,15 +141,15 @@ impl KeyTree {
             .map(|(index, (canonical, tree))| (index, canonical.as_str(), tree))
     }
 
-    fn may_change_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
+    fn may_change_at(&self, place: &jsonptr::Pointer, action: &OperationAction) -> bool {
         let Some((token, below)) = place.split_front() else {
             return match action {
-                Action::Add(value) | Action::Replace(value) => {
+                OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
                 // The moved value was checked for the keys of its old path. The keys of the new path may be others.
-                Action::Move(_) | Action::Copy(_) => !self.is_empty(),
-                Action::Remove | Action::Test(_) => false,
+                OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
+                OperationAction::Remove | OperationAction::Test(_) => false,
             };
         };
         let key = token.decoded();
@@ -161,7 +164,7 @@ impl KeyTree {
     fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         let mut found = KeyFindings::default();
         let mut reader = serde_json::Deserializer::from_str(document);
-        let walked = Walk {
+        let walked = SpellingWalk {
             tree: self,
             found: &mut found,
         }
@@ -188,7 +191,10 @@ impl KeyTree {
         match (value.as_bytes().first(), &self.elements) {
             (Some(b'{'), _) => {
                 out.push('{');
-                for (index, (key, value)) in serde_json::from_str::<Members<'_>>(value)?.0.iter().enumerate()
+                for (index, (key, value)) in serde_json::from_str::<MemberTexts<'_>>(value)?
+                    .0
+                    .iter()
+                    .enumerate()
                 {
                     if index > 0 {
                         out.push(',');
@@ -239,12 +245,12 @@ struct KeyFindings {
 }
 
 /// Checks the keys of a document against a key tree in one pass.
-struct Walk<'s> {
+struct SpellingWalk<'s> {
     tree: &'s KeyTree,
     found: &'s mut KeyFindings,
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for SpellingWalk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -256,7 +262,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for SpellingWalk<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,9 +273,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let nothing = KeyTree::default();
         let others = self.tree.elements.as_deref().unwrap_or(&nothing);
         let mut seen: Vec<Option<String>> = vec![None; self.tree.members.len()];
-        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+        while let Some(MemberKey(key)) = map.next_key::<MemberKey<'de>>()? {
             let Some((index, canonical, tree)) = self.tree.member(&key) else {
-                map.next_value_seed(Walk {
+                map.next_value_seed(SpellingWalk {
                     tree: others,
                     found: self.found,
                 })?;
@@ -285,7 +291,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 return Err(A::Error::custom(what));
             }
             self.found.other_spelling |= key != canonical;
-            map.next_value_seed(Walk {
+            map.next_value_seed(SpellingWalk {
                 tree,
                 found: self.found,
             })?;
@@ -300,7 +306,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let nothing = KeyTree::default();
         let tree = self.tree.elements.as_deref().unwrap_or(&nothing);
         while seq
-            .next_element_seed(Walk {
+            .next_element_seed(SpellingWalk {
                 tree,
                 found: self.found,
             })?
@@ -338,8 +344,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
 mod tests {
     use super::*;
 
-    fn spelling(patterns: &[&str]) -> Spelling {
-        Spelling::new([], patterns.iter().map(|text| text.parse::<Pattern>().unwrap()))
+    fn spelling(patterns: &[&str]) -> EnforcedSpelling {
+        EnforcedSpelling::new(
+            [],
+            patterns
+                .iter()
+                .map(|text| text.parse::<PointerPattern>().unwrap()),
+        )
     }
 
     #[test]

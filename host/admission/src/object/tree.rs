@@ -21,19 +21,19 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-pub(crate) use self::budget::{Budget, Problem};
+pub(crate) use self::budget::{PatchBudget, PatchProblem};
 
 /// A JSON value: unparsed text without white space around it or, once the value is opened, its members or elements.
 #[derive(Clone, Debug)]
-pub(crate) enum Node<'a> {
+pub(crate) enum TreeNode<'a> {
     Text(&'a str),
-    Object(Box<Members<'a>>),
+    Object(Box<TreeMembers<'a>>),
     Array(Box<Elements<'a>>),
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Members<'a> {
-    entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
+pub(crate) struct TreeMembers<'a> {
+    entries: Vec<(Cow<'a, str>, Option<TreeNode<'a>>)>,
     /// The positions of an object's members after the first [`Members::FEW`]. Searching for them would be slow.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
@@ -41,14 +41,14 @@ pub(crate) struct Members<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Elements<'a> {
-    items: VecDeque<Node<'a>>,
+    items: VecDeque<TreeNode<'a>>,
     height: usize,
 }
 
 /// The maximum nesting of opened values. With deeper nesting, recursive functions could overflow the stack.
 const MAX_HEIGHT: usize = 256;
 
-impl<'a> Node<'a> {
+impl<'a> TreeNode<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         Self::Text(text.trim_ascii())
     }
@@ -71,48 +71,57 @@ impl<'a> Node<'a> {
     }
 
     /// Parses the value's text into members or elements, one level deep, unless the value is opened already.
-    fn open(&mut self, budget: &mut Budget) -> Result<(), Problem> {
+    fn open(&mut self, budget: &mut PatchBudget) -> Result<(), PatchProblem> {
         let Self::Text(text) = *self else { return Ok(()) };
         budget.charge(text.len())?;
         *self = match text.as_bytes().first() {
             Some(b'{') => {
-                let members = serde_json::from_str(text).map_err(|_| Problem::NotAContainer)?;
+                let members = serde_json::from_str(text).map_err(|_| PatchProblem::NotAContainer)?;
                 Self::Object(Box::new(members))
             }
             Some(b'[') => {
                 let elements: Vec<&RawValue> =
-                    serde_json::from_str(text).map_err(|_| Problem::NotAContainer)?;
+                    serde_json::from_str(text).map_err(|_| PatchProblem::NotAContainer)?;
                 Self::Array(Box::new(Elements {
                     items: elements.into_iter().map(|item| Self::Text(item.get())).collect(),
                     height: 1,
                 }))
             }
-            _ => return Err(Problem::NotAContainer),
+            _ => return Err(PatchProblem::NotAContainer),
         };
         Ok(())
     }
 
-    fn child(&mut self, token: &Token<'_>, budget: &mut Budget) -> Result<&mut Self, Problem> {
+    fn child(&mut self, token: &Token<'_>, budget: &mut PatchBudget) -> Result<&mut Self, PatchProblem> {
         self.open(budget)?;
         match self {
-            Self::Object(members) => members.get_mut(&token.decoded()).ok_or(Problem::Nothing),
+            Self::Object(members) => members.get_mut(&token.decoded()).ok_or(PatchProblem::Nothing),
             Self::Array(elements) => {
-                let index = index(token, elements.items.len(), End::Excluded)?;
-                elements.items.get_mut(index).ok_or(Problem::NoIndex)
+                let index = index(token, elements.items.len(), ValueEnd::Excluded)?;
+                elements.items.get_mut(index).ok_or(PatchProblem::NoIndex)
             }
-            Self::Text(_) => Err(Problem::NotAContainer),
+            Self::Text(_) => Err(PatchProblem::NotAContainer),
         }
     }
 
-    pub(crate) fn get(&mut self, place: &Pointer, budget: &mut Budget) -> Result<&mut Self, Problem> {
+    pub(crate) fn get(
+        &mut self,
+        place: &Pointer,
+        budget: &mut PatchBudget,
+    ) -> Result<&mut Self, PatchProblem> {
         self.reach(place, 0, budget)
     }
 
     /// Returns the value at a path. `levels` is the number of nested levels that will be added below the value.
-    fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
+    fn reach(
+        &mut self,
+        place: &Pointer,
+        levels: usize,
+        budget: &mut PatchBudget,
+    ) -> Result<&mut Self, PatchProblem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
-            return Err(Problem::TooDeep);
+            return Err(PatchProblem::TooDeep);
         }
         let mut node = self;
         let mut tokens = place.tokens().peekable();
@@ -121,7 +130,7 @@ impl<'a> Node<'a> {
             node.raise(below);
             below -= 1;
             node = node.child(&token, budget).map_err(|problem| match problem {
-                Problem::Nothing if tokens.peek().is_some() => Problem::NoParent,
+                PatchProblem::Nothing if tokens.peek().is_some() => PatchProblem::NoParent,
                 problem => problem,
             })?;
         }
@@ -133,12 +142,12 @@ impl<'a> Node<'a> {
         &mut self,
         place: &Pointer,
         height: usize,
-        budget: &mut Budget,
-    ) -> Result<&mut Self, Problem> {
+        budget: &mut PatchBudget,
+    ) -> Result<&mut Self, PatchProblem> {
         let container = self
             .reach(place, height + 1, budget)
             .map_err(|problem| match problem {
-                Problem::Nothing => Problem::NoParent,
+                PatchProblem::Nothing => PatchProblem::NoParent,
                 problem => problem,
             })?;
         container.open(budget)?;
@@ -151,8 +160,8 @@ impl<'a> Node<'a> {
         &mut self,
         place: &Pointer,
         value: Self,
-        budget: &mut Budget,
-    ) -> Result<Option<Self>, Problem> {
+        budget: &mut PatchBudget,
+    ) -> Result<Option<Self>, PatchProblem> {
         let Some((parent, last)) = place.split_back() else {
             return Ok(Some(std::mem::replace(self, value)));
         };
@@ -160,31 +169,31 @@ impl<'a> Node<'a> {
             Self::Object(members) => Ok(members.insert(last.decoded(), value)),
             Self::Array(elements) => {
                 let length = elements.items.len();
-                let index = index(&last, length, End::Included)?;
+                let index = index(&last, length, ValueEnd::Included)?;
                 budget.charge(index.min(length - index))?;
                 elements.items.insert(index, value);
                 Ok(None)
             }
-            Self::Text(_) => Err(Problem::NotAContainer),
+            Self::Text(_) => Err(PatchProblem::NotAContainer),
         }
     }
 
-    pub(crate) fn remove(&mut self, place: &Pointer, budget: &mut Budget) -> Result<Self, Problem> {
-        let (parent, last) = place.split_back().ok_or(Problem::NoParent)?;
+    pub(crate) fn remove(&mut self, place: &Pointer, budget: &mut PatchBudget) -> Result<Self, PatchProblem> {
+        let (parent, last) = place.split_back().ok_or(PatchProblem::NoParent)?;
         match self.container(parent, 0, budget)? {
-            Self::Object(members) => members.remove(&last.decoded()).ok_or(Problem::Nothing),
+            Self::Object(members) => members.remove(&last.decoded()).ok_or(PatchProblem::Nothing),
             Self::Array(elements) => {
                 let length = elements.items.len();
-                let index = index(&last, length, End::Excluded)?;
+                let index = index(&last, length, ValueEnd::Excluded)?;
                 budget.charge(index.min(length - index))?;
-                elements.items.remove(index).ok_or(Problem::NoIndex)
+                elements.items.remove(index).ok_or(PatchProblem::NoIndex)
             }
-            Self::Text(_) => Err(Problem::NotAContainer),
+            Self::Text(_) => Err(PatchProblem::NotAContainer),
         }
     }
 
     /// Compares JSON values, so the order of members, white space and escapes do not matter.
-    pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Problem> {
+    pub(crate) fn equals(&self, other: &Self, budget: &mut PatchBudget) -> Result<bool, PatchProblem> {
         if let (Self::Text(a), Self::Text(b)) = (self, other)
             && a.len() == b.len()
         {
@@ -194,8 +203,10 @@ impl<'a> Node<'a> {
             }
         }
         for node in [self, other] {
-            let size = node.size(budget.work / Budget::TREE).ok_or(Problem::Work)?;
-            budget.charge(size.saturating_mul(Budget::TREE))?;
+            let size = node
+                .size(budget.work / PatchBudget::TREE)
+                .ok_or(PatchProblem::Work)?;
+            budget.charge(size.saturating_mul(PatchBudget::TREE))?;
         }
         // If a value cannot be parsed, it counts as different from every value.
         Ok(self.value().is_some_and(|value| Some(value) == other.value()))
@@ -299,21 +310,21 @@ fn write_key(key: &str, out: &mut String) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ValueEnd {
     Included,
     Excluded,
 }
 
-fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
-    let index = token.to_index().map_err(|_| Problem::NoIndex)?;
+fn index(token: &Token<'_>, length: usize, end: ValueEnd) -> Result<usize, PatchProblem> {
+    let index = token.to_index().map_err(|_| PatchProblem::NoIndex)?;
     match end {
-        End::Included => index.for_len_incl(length),
-        End::Excluded => index.for_len(length),
+        ValueEnd::Included => index.for_len_incl(length),
+        ValueEnd::Excluded => index.for_len(length),
     }
-    .map_err(|_| Problem::NoIndex)
+    .map_err(|_| PatchProblem::NoIndex)
 }
 
-impl<'a> Members<'a> {
+impl<'a> TreeMembers<'a> {
     /// Up to this many members of an object, a linear search is used, because it is faster than hashing.
     const FEW: usize = 32;
 
@@ -325,12 +336,12 @@ impl<'a> Members<'a> {
             .or_else(|| self.index.get(name).copied())
     }
 
-    fn get_mut(&mut self, name: &str) -> Option<&mut Node<'a>> {
+    fn get_mut(&mut self, name: &str) -> Option<&mut TreeNode<'a>> {
         let position = self.position(name)?;
         self.entries.get_mut(position)?.1.as_mut()
     }
 
-    fn insert(&mut self, name: Cow<'_, str>, value: Node<'a>) -> Option<Node<'a>> {
+    fn insert(&mut self, name: Cow<'_, str>, value: TreeNode<'a>) -> Option<TreeNode<'a>> {
         match self.position(&name) {
             Some(position) => self.entries.get_mut(position)?.1.replace(value),
             None => {
@@ -340,38 +351,38 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn push(&mut self, name: Cow<'a, str>, value: Node<'a>) {
+    fn push(&mut self, name: Cow<'a, str>, value: TreeNode<'a>) {
         if self.entries.len() >= Self::FEW {
             self.index.insert(name.clone(), self.entries.len());
         }
         self.entries.push((name, Some(value)));
     }
 
-    fn remove(&mut self, name: &str) -> Option<Node<'a>> {
+    fn remove(&mut self, name: &str) -> Option<TreeNode<'a>> {
         let position = self.position(name)?;
         self.entries.get_mut(position)?.1.take()
     }
 }
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for TreeMembers<'de> {
     /// Parses an object, but leaves the values as text. Of members with the same name, the last one counts.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
+        struct CollectMembers;
 
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Members<'de>;
+        impl<'de> Visitor<'de> for CollectMembers {
+            type Value = TreeMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Members {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TreeMembers<'de>, A::Error> {
+                let mut members = TreeMembers {
                     height: 1,
-                    ..Members::default()
+                    ..TreeMembers::default()
                 };
-                while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
-                    let value = Node::Text(value.get());
+                while let Some((MemberKey(key), value)) = map.next_entry::<MemberKey<'de>, &'de RawValue>()? {
+                    let value = TreeNode::Text(value.get());
                     match members.position(&key) {
                         Some(position) => {
                             if let Some((_, member)) = members.entries.get_mut(position) {
@@ -385,30 +396,30 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
         }
 
-        deserializer.deserialize_map(Collect)
+        deserializer.deserialize_map(CollectMembers)
     }
 }
 
 /// The name of an object's member. It borrows from the object's text unless it has escapes.
-pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
+pub(crate) struct MemberKey<'a>(pub(crate) Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Key<'de> {
+impl<'de> Deserialize<'de> for MemberKey<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Take;
 
         impl<'de> Visitor<'de> for Take {
-            type Value = Key<'de>;
+            type Value = MemberKey<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name")
             }
 
-            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(name)))
+            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<MemberKey<'de>, E> {
+                Ok(MemberKey(Cow::Borrowed(name)))
             }
 
-            fn visit_str<E>(self, name: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(name.to_owned())))
+            fn visit_str<E>(self, name: &str) -> Result<MemberKey<'de>, E> {
+                Ok(MemberKey(Cow::Owned(name.to_owned())))
             }
         }
 

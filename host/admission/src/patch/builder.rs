@@ -1,7 +1,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Action, Operation, Patch, PatchError, malformed, parse_pointer};
+use super::{OperationAction, Patch, PatchError, PatchOperation, malformed, parse_pointer};
 use crate::object::head::unique_keys;
 
 /// Builds a [`Patch`], one operation after another.
@@ -9,7 +9,7 @@ use crate::object::head::unique_keys;
 /// Each method fails when the pointer is invalid, the value cannot be serialized, or the patch has too many operations.
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct PatchBuilder(Vec<Operation>);
+pub struct PatchBuilder(Vec<PatchOperation>);
 
 impl PatchBuilder {
     /// Adds an operation that sets a member of an object, or inserts an element into an array; `/-` appends an element.
@@ -18,7 +18,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn add(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        self.push(pointer, Action::Add(written(value)?))
+        self.push(pointer, OperationAction::Add(written(value)?))
     }
 
     /// Adds an operation that replaces an existing value.
@@ -27,7 +27,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn replace(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        self.push(pointer, Action::Replace(written(value)?))
+        self.push(pointer, OperationAction::Replace(written(value)?))
     }
 
     /// Adds an operation that removes an existing value.
@@ -36,7 +36,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn remove(self, pointer: &str) -> Result<Self, PatchError> {
-        self.push(pointer, Action::Remove)
+        self.push(pointer, OperationAction::Remove)
     }
 
     /// Adds an operation that makes the whole patch fail unless the value at this path is equal to `value`.
@@ -45,7 +45,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn test(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        self.push(pointer, Action::Test(written(value)?))
+        self.push(pointer, OperationAction::Test(written(value)?))
     }
 
     /// Returns the finished patch.
@@ -53,12 +53,12 @@ impl PatchBuilder {
         Patch::from_operations(self.0)
     }
 
-    fn push(mut self, pointer: &str, action: Action) -> Result<Self, PatchError> {
+    fn push(mut self, pointer: &str, action: OperationAction) -> Result<Self, PatchError> {
         if self.0.len() == Patch::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(Patch::MAX_OPERATIONS + 1));
         }
         let path = parse_pointer(pointer).map_err(|reason| malformed(self.0.len(), reason))?;
-        self.0.push(Operation { path, action });
+        self.0.push(PatchOperation { path, action });
         Ok(self)
     }
 }

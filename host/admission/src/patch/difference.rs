@@ -5,7 +5,7 @@ use serde_json::{Map, Value, value::to_raw_value};
 
 use crate::{
     Object, Patch,
-    patch::{Action, Operation},
+    patch::{OperationAction, PatchOperation},
 };
 
 /// The maximum total length of the paths in a computed patch, in bytes. Each operation repeats the keys on its path.
@@ -15,13 +15,13 @@ impl Patch {
     /// Computes the patch that turns `before` into `after`. It has one operation for each changed value. If it would
     /// exceed the limits of a patch, a single operation replaces the whole object instead.
     pub fn between(before: &Object, after: &Object) -> Self {
-        let mut difference = Difference::default();
+        let mut difference = PatchDifference::default();
         match difference.values(before.value(), after.value()) {
             Some(()) => Self::from_operations(difference.operations),
             None => {
-                let mut whole = Difference::default();
+                let mut whole = PatchDifference::default();
                 // Serializing the value cannot fail, because it was parsed from JSON.
-                let _ = whole.push(Action::Replace, Some(after.value()));
+                let _ = whole.push(OperationAction::Replace, Some(after.value()));
                 Self::from_operations(whole.operations)
             }
         }
@@ -29,20 +29,20 @@ impl Patch {
 }
 
 #[derive(Default)]
-struct Difference {
-    operations: Vec<Operation>,
+struct PatchDifference {
+    operations: Vec<PatchOperation>,
     path: PointerBuf,
     paths: usize,
 }
 
-impl Difference {
+impl PatchDifference {
     /// Adds operations for the differences between two values; `None` if they would exceed the limits of a patch.
     fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),
             (Value::Array(before), Value::Array(after)) => self.elements(before, after),
             _ if before == after => Some(()),
-            _ => self.push(Action::Replace, Some(after)),
+            _ => self.push(OperationAction::Replace, Some(after)),
         }
     }
 
@@ -51,13 +51,13 @@ impl Difference {
             self.path.push_back(key);
             match before.get(key) {
                 Some(before) => self.values(before, after)?,
-                None => self.push(Action::Add, Some(after))?,
+                None => self.push(OperationAction::Add, Some(after))?,
             }
             self.path.pop_back();
         }
         for key in before.keys().filter(|key| !after.contains_key(*key)) {
             self.path.push_back(key);
-            self.push(|_| Action::Remove, None)?;
+            self.push(|_| OperationAction::Remove, None)?;
             self.path.pop_back();
         }
         Some(())
@@ -71,12 +71,12 @@ impl Difference {
         }
         for (index, added) in after.iter().enumerate().skip(before.len()) {
             self.path.push_back(index);
-            self.push(Action::Add, Some(added))?;
+            self.push(OperationAction::Add, Some(added))?;
             self.path.pop_back();
         }
         self.path.push_back(after.len());
         for _ in after.len()..before.len() {
-            self.push(|_| Action::Remove, None)?;
+            self.push(|_| OperationAction::Remove, None)?;
         }
         self.path.pop_back();
         Some(())
@@ -84,7 +84,7 @@ impl Difference {
 
     fn push(
         &mut self,
-        action: impl FnOnce(Box<serde_json::value::RawValue>) -> Action,
+        action: impl FnOnce(Box<serde_json::value::RawValue>) -> OperationAction,
         value: Option<&Value>,
     ) -> Option<()> {
         self.paths += self.path.len();
@@ -92,7 +92,7 @@ impl Difference {
             return None;
         }
         let value = to_raw_value(value.unwrap_or(&Value::Null)).ok()?;
-        self.operations.push(Operation {
+        self.operations.push(PatchOperation {
             path: self.path.clone(),
             action: action(value),
         });

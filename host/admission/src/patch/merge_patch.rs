@@ -5,9 +5,9 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     Object, ObjectError, Patch, PatchError,
-    object::tree::{Budget, Node},
+    object::tree::{PatchBudget, TreeNode},
     patch::difference::PATHS,
-    patch::{Action, Operation},
+    patch::{OperationAction, PatchOperation},
 };
 
 /// A JSON Merge Patch (RFC 7386). It is an object, because any other value would replace the whole patched object.
@@ -39,7 +39,7 @@ impl MergePatch {
     ///
     /// Fails when the patch changes more than [`Patch::MAX_OPERATIONS`] values, or the result is too large.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
-        let mut steps = Steps::new(&self.0);
+        let mut steps = MergeOperations::new(&self.0);
         if let (Some(patch), Some(target)) = (self.0.value().as_object(), object.value().as_object()) {
             steps.merge(patch, Some(target))?;
         }
@@ -55,7 +55,7 @@ impl MergePatch {
             if result == *after {
                 return Some(patch);
             }
-            let mut steps = Steps::new(after);
+            let mut steps = MergeOperations::new(after);
             let (patched, result, target) = (patch.0.value(), result.value(), after.value());
             steps
                 .amend(Some(patched), result.as_object()?, target.as_object()?)
@@ -67,22 +67,22 @@ impl MergePatch {
 }
 
 /// Collects the operations of a JSON Patch while walking through objects. Values are copied verbatim from `source`.
-struct Steps<'a> {
-    operations: Vec<Operation>,
+struct MergeOperations<'a> {
+    operations: Vec<PatchOperation>,
     path: PointerBuf,
     paths: usize,
-    source: Node<'a>,
-    budget: Budget,
+    source: TreeNode<'a>,
+    budget: PatchBudget,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> MergeOperations<'a> {
     fn new(source: &'a Object) -> Self {
         let text = source.text();
         Self {
             operations: Vec::new(),
             path: PointerBuf::default(),
             paths: 0,
-            source: Node::new(text),
+            source: TreeNode::new(text),
             budget: Patch::budget(text.len(), None),
         }
     }
@@ -97,7 +97,7 @@ impl<'a> Steps<'a> {
             self.path.push_back(key);
             match (value, target.and_then(|target| target.get(key))) {
                 (Value::Null, None) => {}
-                (Value::Null, Some(_)) => self.push(Action::Remove)?,
+                (Value::Null, Some(_)) => self.push(OperationAction::Remove)?,
                 (Value::Object(patch), Some(Value::Object(target))) => self.merge(patch, Some(target))?,
                 (Value::Object(patch), _) if removes(patch) => {
                     self.push_empty()?;
@@ -134,7 +134,7 @@ impl<'a> Steps<'a> {
         }
         for key in result.keys().filter(|key| !target.contains_key(*key)) {
             self.path.push_back(key);
-            self.push(Action::Add(RawValue::NULL.to_owned()))?;
+            self.push(OperationAction::Add(RawValue::NULL.to_owned()))?;
             self.path.pop_back();
         }
         Ok(())
@@ -142,7 +142,7 @@ impl<'a> Steps<'a> {
 
     fn push_empty(&mut self) -> Result<(), PatchError> {
         let empty = RawValue::from_string("{}".to_owned())?;
-        self.push(Action::Add(empty))
+        self.push(OperationAction::Add(empty))
     }
 
     /// Adds an operation that sets the current path to the value that `source` has there.
@@ -151,16 +151,16 @@ impl<'a> Steps<'a> {
         let too_large = self.too_large();
         let found = self.source.get(&self.path, &mut self.budget);
         found.map_err(|_| too_large)?.write(&mut text);
-        self.push(Action::Add(RawValue::from_string(text)?))
+        self.push(OperationAction::Add(RawValue::from_string(text)?))
     }
 
-    fn push(&mut self, action: Action) -> Result<(), PatchError> {
+    fn push(&mut self, action: OperationAction) -> Result<(), PatchError> {
         self.paths += self.path.len();
         if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS {
             return Err(self.too_large());
         }
         let path = self.path.clone();
-        self.operations.push(Operation { path, action });
+        self.operations.push(PatchOperation { path, action });
         Ok(())
     }
 

@@ -4,16 +4,16 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::value::RawValue;
 
 use super::beginning;
-use crate::object::tree::{Budget, Node, Problem};
+use crate::object::tree::{PatchBudget, PatchProblem, TreeNode};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Operation {
+pub(crate) struct PatchOperation {
     pub(crate) path: PointerBuf,
-    pub(crate) action: Action,
+    pub(crate) action: OperationAction,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Action {
+pub(crate) enum OperationAction {
     Add(Box<RawValue>),
     Replace(Box<RawValue>),
     Test(Box<RawValue>),
@@ -22,7 +22,7 @@ pub(crate) enum Action {
     Copy(PointerBuf),
 }
 
-impl Action {
+impl OperationAction {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Add(_) => "add",
@@ -56,7 +56,7 @@ pub(super) fn is_same_or_below(ancestor: &str, place: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl Operation {
+impl PatchOperation {
     pub(super) fn size(&self) -> usize {
         let from = self.action.from().map_or(0, Pointer::len);
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
@@ -66,50 +66,58 @@ impl Operation {
     /// (`has_changed`), setting a value that is there already counts as a change, too.
     pub(super) fn apply<'a>(
         &'a self,
-        root: &mut Node<'a>,
+        root: &mut TreeNode<'a>,
         has_changed: bool,
-        budget: &mut Budget,
-    ) -> Result<bool, (Problem, String)> {
-        let reason = |problem: Problem| (problem, problem.to_string());
-        let source = |from: &Pointer, problem: Problem| {
+        budget: &mut PatchBudget,
+    ) -> Result<bool, (PatchProblem, String)> {
+        let reason = |problem: PatchProblem| (problem, problem.to_string());
+        let source = |from: &Pointer, problem: PatchProblem| {
             (problem, format!("from {}: {problem}", beginning(from.as_str())))
         };
         budget.begin().map_err(reason)?;
         let path = &*self.path;
         let replaced = match &self.action {
-            Action::Add(value) => root.add(path, Node::new(value.get()), budget).map_err(reason)?,
-            Action::Replace(value) => {
+            OperationAction::Add(value) => root
+                .add(path, TreeNode::new(value.get()), budget)
+                .map_err(reason)?,
+            OperationAction::Replace(value) => {
                 let place = root.get(path, budget).map_err(reason)?;
-                Some(std::mem::replace(place, Node::new(value.get())))
+                Some(std::mem::replace(place, TreeNode::new(value.get())))
             }
-            Action::Test(value) => {
+            OperationAction::Test(value) => {
                 let found = root.get(path, budget).map_err(reason)?;
-                return if found.equals(&Node::new(value.get()), budget).map_err(reason)? {
+                return if found
+                    .equals(&TreeNode::new(value.get()), budget)
+                    .map_err(reason)?
+                {
                     Ok(false)
                 } else {
                     let reason = format!("the value there is not {}", beginning(value.get()));
-                    Err((Problem::Nothing, reason))
+                    Err((PatchProblem::Nothing, reason))
                 };
             }
-            Action::Remove => {
+            OperationAction::Remove => {
                 root.remove(path, budget).map_err(reason)?;
                 None
             }
-            Action::Move(from) if from == path => {
+            OperationAction::Move(from) if from == path => {
                 root.get(path, budget).map_err(reason)?;
                 return Ok(false);
             }
-            Action::Move(from) if is_same_or_below(from.as_str(), path.as_str()) => {
-                return Err((Problem::Nothing, "a value cannot be moved into itself".to_owned()));
+            OperationAction::Move(from) if is_same_or_below(from.as_str(), path.as_str()) => {
+                return Err((
+                    PatchProblem::Nothing,
+                    "a value cannot be moved into itself".to_owned(),
+                ));
             }
-            Action::Move(from) => {
+            OperationAction::Move(from) => {
                 let value = root
                     .remove(from, budget)
                     .map_err(|problem| source(from, problem))?;
                 root.add(path, value, budget).map_err(reason)?;
                 None
             }
-            Action::Copy(from) => {
+            OperationAction::Copy(from) => {
                 let original = root.get(from, budget);
                 let copy = original
                     .and_then(|original| budget.copy(original))
@@ -132,11 +140,11 @@ impl Operation {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
         match &self.action {
-            Action::Add(value) | Action::Replace(value) => {
+            OperationAction::Add(value) | OperationAction::Replace(value) => {
                 self.path.tokens().count() + brackets(value.get()) > HARMLESS
             }
-            Action::Move(_) | Action::Copy(_) => true,
-            Action::Remove | Action::Test(_) => false,
+            OperationAction::Move(_) | OperationAction::Copy(_) => true,
+            OperationAction::Remove | OperationAction::Test(_) => false,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::object::tree::Key;
+use crate::object::tree::MemberKey;
 
 /// A JSON Pointer (RFC 6901).
 #[derive(Clone, Debug, Default, PartialEq, Eq, derive_more::Display)]
@@ -20,7 +20,7 @@ pub struct Pointer {
 
 /// A JSON Pointer in which `*` stands for every element of an array, and for the members that no other pattern names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(pub(crate) Pointer);
+pub struct PointerPattern(pub(crate) Pointer);
 
 /// The error for a text that is not a JSON Pointer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ impl Pointer {
             value = match value.as_bytes().first()? {
                 b'{' => {
                     let mut reader = serde_json::Deserializer::from_str(value);
-                    Member(segment).deserialize(&mut reader).ok()??.get()
+                    NamedValue(segment).deserialize(&mut reader).ok()??.get()
                 }
                 b'[' => serde_json::from_str::<Vec<&RawValue>>(value)
                     .ok()?
@@ -100,7 +100,7 @@ pub fn unescaped_token(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-impl Pattern {
+impl PointerPattern {
     /// Returns the pattern of the member with this key in every value that `self` matches.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
@@ -113,7 +113,7 @@ impl Pattern {
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for PointerPattern {
     type Err = PointerError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -121,9 +121,9 @@ impl FromStr for Pattern {
     }
 }
 
-struct Member<'k>(&'k str);
+struct NamedValue<'k>(&'k str);
 
-impl<'de> DeserializeSeed<'de> for Member<'_> {
+impl<'de> DeserializeSeed<'de> for NamedValue<'_> {
     type Value = Option<&'de RawValue>;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
@@ -131,7 +131,7 @@ impl<'de> DeserializeSeed<'de> for Member<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Member<'_> {
+impl<'de> Visitor<'de> for NamedValue<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(MemberKey(key)) = map.next_key()? {
             if key == self.0 {
                 found = Some(map.next_value()?);
             } else {
@@ -152,12 +152,12 @@ impl<'de> Visitor<'de> for Member<'_> {
 }
 
 /// The members of an object in order, with their values as text.
-pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+pub(crate) struct MemberTexts<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for MemberTexts<'a> {
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
+        struct CollectTokens;
+        impl<'de> Visitor<'de> for CollectTokens {
             type Value = Vec<(String, &'de RawValue)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -172,7 +172,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                 Ok(members)
             }
         }
-        reader.deserialize_map(Collect).map(Self)
+        reader.deserialize_map(CollectTokens).map(Self)
     }
 }
 

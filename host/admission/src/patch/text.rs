@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{Action, Operation, Patch, UNINTERRUPTED, beginning, parse_pointer};
+use super::{OperationAction, Patch, PatchOperation, UNINTERRUPTED, beginning, parse_pointer};
 use crate::{object::head::unique_keys, scheduling::offload::pause};
 
 /// A JSON Patch operation, as parsed from JSON. Unknown members are ignored.
@@ -75,7 +75,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for OperationValue<'a> {
 }
 
 impl Draft<'_> {
-    pub(super) fn finish(self) -> Result<Operation, String> {
+    pub(super) fn finish(self) -> Result<PatchOperation, String> {
         let Self {
             op,
             path,
@@ -94,12 +94,12 @@ impl Draft<'_> {
                 .and_then(parse_pointer)
         };
         let action = match &*op {
-            "add" => Action::Add(value()?),
-            "replace" => Action::Replace(value()?),
-            "test" => Action::Test(value()?),
-            "remove" => Action::Remove,
-            "move" => Action::Move(from()?),
-            "copy" => Action::Copy(from()?),
+            "add" => OperationAction::Add(value()?),
+            "replace" => OperationAction::Replace(value()?),
+            "test" => OperationAction::Test(value()?),
+            "remove" => OperationAction::Remove,
+            "move" => OperationAction::Move(from()?),
+            "copy" => OperationAction::Copy(from()?),
             other => {
                 return Err(format!(
                     "`{}` is not an operation; use add, remove, replace, move, copy or test",
@@ -107,14 +107,14 @@ impl Draft<'_> {
                 ));
             }
         };
-        Ok(Operation {
+        Ok(PatchOperation {
             path: parse_pointer(path)?,
             action,
         })
     }
 }
 
-impl Serialize for Operation {
+impl Serialize for PatchOperation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("op", self.action.name())?;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::Review;
 use crate::{
-    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested,
+    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, RequestedKind,
     ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
 };
 
@@ -122,7 +122,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
     request.subresource = named(review.sub_resource);
     // A review always has the client's kind and resource, even if they are equal to the request's.
-    let requested = Requested {
+    let requested = RequestedKind {
         kind: review
             .request_kind
             .map_or_else(|| request.kind.clone(), Cow::into_owned),

@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Decision, Denial, Failure, FailureKind, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal,
-    Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, is_name_part, shortened,
+    Decision, Denial, Failure, FailureKind, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch,
+    RequestRefusal, Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings,
+    is_name_part, shortened,
 };
 
 /// The maximum length of an invalid annotation key in the log, in bytes. A longer key is cut.
@@ -66,7 +67,7 @@ impl<'a> RefusalStatus<'a> {
     }
 
     /// Creates the status of a refusal, with the details of its denial.
-    pub fn from_refusal(refusal: &'a Refusal) -> Self {
+    pub fn from_refusal(refusal: &'a RequestRefusal) -> Self {
         let mut status = Self::new(refusal.code(), refusal.reason(), refusal.to_string());
         if let Some(denial) = refusal.denial() {
             status.details = Some(&denial.details).filter(|details| !details.is_empty());
@@ -425,7 +426,7 @@ mod tests {
         let mut changed = outcome(Decision::Allowed);
         changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
         let refused = |cause| {
-            outcome(Decision::Refused(Refusal {
+            outcome(Decision::Refused(RequestRefusal {
                 chain: "c".into(),
                 stage: "s".into(),
                 cause,

@@ -8,7 +8,7 @@ use crate::{Deadline, Failure, Request, UserInfo};
 
 /// The compiled match conditions of a stage. The crate `admittance-conditions` implements this trait with CEL.
 #[async_trait]
-pub trait Conditions: Send + Sync + 'static {
+pub trait CompiledConditions: Send + Sync + 'static {
     /// Returns the name of the first condition that is false for the request; `None` if all conditions are true.
     ///
     /// # Errors
@@ -31,11 +31,11 @@ pub trait Conditions: Send + Sync + 'static {
 /// The match conditions of a stage. Equal names and expressions make them equal. Clones share the conditions.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("MatchConditions({:?})", self.expressions())]
-pub struct MatchConditions(Option<Arc<dyn Conditions>>);
+pub struct MatchConditions(Option<Arc<dyn CompiledConditions>>);
 
 impl MatchConditions {
     /// Creates match conditions from compiled conditions.
-    pub fn new(conditions: impl Conditions) -> Self {
+    pub fn new(conditions: impl CompiledConditions) -> Self {
         Self(Some(Arc::new(conditions)))
     }
 
@@ -110,7 +110,7 @@ pub trait Authorizer: Send + Sync + 'static {
         &self,
         user: &UserInfo,
         attributes: &AccessAttributes,
-    ) -> Result<Access, AuthorizerError>;
+    ) -> Result<AccessCheckResult, AuthorizerError>;
 }
 
 /// An action for which a user's permission is checked.
@@ -148,7 +148,7 @@ pub enum AccessAttributes {
 
 /// The result of a permission check, as in `status` of a `SubjectAccessReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessCheckResult {
     /// Whether the user may perform the action.
     pub allowed: bool,
     /// The authorizer's reason for its answer, which may be empty.
@@ -166,7 +166,11 @@ pub struct NoAuthorizer;
 
 #[async_trait]
 impl Authorizer for NoAuthorizer {
-    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
+    async fn authorize(
+        &self,
+        _: &UserInfo,
+        _: &AccessAttributes,
+    ) -> Result<AccessCheckResult, AuthorizerError> {
         Err(AuthorizerError(
             "the authorizer needs a cluster, but none is configured".to_owned(),
         ))

@@ -8,18 +8,18 @@ pub type Labels = BTreeMap<String, String>;
 /// Selects objects by their labels, like Kubernetes' `LabelSelector`: the labels must meet all requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    requirements: Vec<Requirement>,
+    requirements: Vec<LabelRequirement>,
 }
 
 impl LabelSelector {
     /// Creates a selector of these requirements.
-    pub fn new(requirements: Vec<Requirement>) -> Self {
+    pub fn new(requirements: Vec<LabelRequirement>) -> Self {
         Self { requirements }
     }
 
     /// Returns the key, operator and values of each requirement.
     pub fn requirements(&self) -> impl Iterator<Item = (&str, LabelOperator, &[String])> {
-        self.requirements.iter().map(|Requirement { key, test }| {
+        self.requirements.iter().map(|LabelRequirement { key, test }| {
             let (operator, values) = match test {
                 Test::In(values) => (LabelOperator::In, values.as_slice()),
                 Test::NotIn(values) => (LabelOperator::NotIn, values.as_slice()),
@@ -53,7 +53,7 @@ impl LabelSelector {
 /// Writes the selector as in a query of the Kubernetes API: `app in (web),tier notin (a,b),!canary`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, Requirement { key, test }) in self.requirements.iter().enumerate() {
+        for (place, LabelRequirement { key, test }) in self.requirements.iter().enumerate() {
             f.write_str(if place > 0 { "," } else { "" })?;
             match test {
                 Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
@@ -68,7 +68,7 @@ impl fmt::Display for LabelSelector {
 
 /// A requirement of a label selector on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
+pub struct LabelRequirement {
     key: String,
     test: Test,
 }
@@ -116,7 +116,7 @@ pub enum SelectorError {
     KeyEmpty,
 }
 
-impl Requirement {
+impl LabelRequirement {
     /// Creates a requirement as in `matchExpressions`.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ mod tests {
         ];
         for (key, operator, values, holds) in table {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
-            let selector = LabelSelector::new(vec![Requirement::new(key, operator, values).unwrap()]);
+            let selector = LabelSelector::new(vec![LabelRequirement::new(key, operator, values).unwrap()]);
             assert_eq!(selector.matches(&labels), holds, "{selector:?}");
         }
     }
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn a_label_selector_matches_only_if_all_requirements_are_met() {
         let selector = LabelSelector::new(vec![
-            Requirement::equals("a", "1").unwrap(),
-            Requirement::equals("b", "2").unwrap(),
+            LabelRequirement::equals("a", "1").unwrap(),
+            LabelRequirement::equals("b", "2").unwrap(),
         ]);
         assert!(!selector.matches(&[("a".into(), "1".into())].into()));
         assert!(selector.matches(&[("a".into(), "1".into()), ("b".into(), "2".into())].into()));
@@ -212,16 +212,16 @@ mod tests {
         for operator in LabelOperator::ALL {
             let needs = matches!(operator, LabelOperator::In | LabelOperator::NotIn);
             assert_eq!(
-                Requirement::new("a", operator, vec![]).is_err(),
+                LabelRequirement::new("a", operator, vec![]).is_err(),
                 needs,
                 "{operator:?}"
             );
             assert_eq!(
-                Requirement::new("a", operator, vec!["x".into()]).is_err(),
+                LabelRequirement::new("a", operator, vec!["x".into()]).is_err(),
                 !needs,
                 "{operator:?}"
             );
         }
-        assert_eq!(Requirement::equals("", "x"), Err(SelectorError::KeyEmpty));
+        assert_eq!(LabelRequirement::equals("", "x"), Err(SelectorError::KeyEmpty));
     }
 }

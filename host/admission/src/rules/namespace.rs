@@ -105,7 +105,7 @@ fn listed(names: &[String], request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GroupVersionKind, GroupVersionResource, Object, Requirement};
+    use crate::{GroupVersionKind, GroupVersionResource, LabelRequirement, Object};
 
     struct Unreachable;
 
@@ -134,7 +134,7 @@ mod tests {
         use Operation::*;
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let on = NamespaceSelector::Labels(LabelSelector::new(vec![
-            Requirement::equals("hook", "on").unwrap(),
+            LabelRequirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
         // (case, selector, request, whether it matches), for names as in BCS's driver, for labels as in kube-apiserver.

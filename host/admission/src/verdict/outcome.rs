@@ -55,12 +55,12 @@ pub enum Decision {
     /// The request is allowed.
     Allowed,
     /// The request is refused.
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 /// The refusal of a request. Its message names the stage and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RequestRefusal {
     /// The chain to which the refusing stage belongs.
     pub chain: Arc<str>,
     /// The stage that refused the request, or the first stage that was not called after the deadline.
@@ -84,7 +84,7 @@ pub enum RefusalCause {
     DryRunUnsupported,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// Returns the denial of the stage; `None` if the cause of the refusal is not a denial.
     pub fn denial(&self) -> Option<&Denial> {
         match &self.cause {
@@ -129,7 +129,7 @@ impl RefusalCause {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { chain, stage, cause } = self;
         match cause {

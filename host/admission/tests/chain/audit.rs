@@ -112,7 +112,7 @@ async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
         let mut stage = Stage::new(key, Script::Deny("would deny"));
         stage.spec.mode = Mode::Audit;
         stage.spec.reinvocation = Reinvocation::IfNeeded;
-        stage.spec.object_selector = LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]);
+        stage.spec.object_selector = LabelSelector::new(vec![LabelRequirement::equals(key, "x").unwrap()]);
         stage
     };
     let label = |key: &str| Stage::new("label", add(&format!("/metadata/labels/{key}"), json!("x")));

@@ -151,22 +151,22 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
 
 #[tokio::test]
 async fn dropping_an_evaluation_drops_the_call_of_its_hook() {
-    struct Guarded(Arc<AtomicUsize>);
-    struct OnDrop(Arc<AtomicUsize>);
-    impl Drop for OnDrop {
+    struct GuardedHook(Arc<AtomicUsize>);
+    struct DropSignal(Arc<AtomicUsize>);
+    impl Drop for DropSignal {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
     #[async_trait]
-    impl Hook for Guarded {
+    impl Hook for GuardedHook {
         async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
-            let _guard = OnDrop(self.0.clone());
+            let _guard = DropSignal(self.0.clone());
             std::future::pending().await
         }
     }
     let dropped = Arc::new(AtomicUsize::new(0));
-    let mut stage = Stage::new("stage", Guarded(dropped.clone()));
+    let mut stage = Stage::new("stage", GuardedHook(dropped.clone()));
     stage.spec.timeout = Duration::from_millis(1);
     let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
     assert!(!outcome.is_allowed());

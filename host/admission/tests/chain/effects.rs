@@ -196,6 +196,6 @@ async fn the_front_end_chooses_the_identity_fields() {
     let outcome = run(vec![renamed, moved], request, Duration::from_secs(1)).await;
     assert_eq!(outcome.trace[0].result.as_str(), "patch");
     assert!(
-        matches!(outcome.decision, Decision::Refused(Refusal { cause: RefusalCause::Failed(ref failure), .. }) if failure.kind == FailureKind::IdentityChanged)
+        matches!(outcome.decision, Decision::Refused(RequestRefusal { cause: RefusalCause::Failed(ref failure), .. }) if failure.kind == FailureKind::IdentityChanged)
     );
 }

@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use admittance_admission::{Authorizer, Conditions, Exception, Glob, MatchConditions, Moment, SkipReason};
+use admittance_admission::{
+    Authorizer, CompiledConditions, Exception, MatchConditions, Moment, NameGlob, SkipReason,
+};
 
 use super::*;
 
@@ -11,10 +13,10 @@ fn after(seconds: u64) -> Moment {
 }
 
 /// A match condition with a fixed result.
-struct Condition(Result<bool, Failure>);
+struct FixedCondition(Result<bool, Failure>);
 
 #[async_trait]
-impl Conditions for Condition {
+impl CompiledConditions for FixedCondition {
     async fn first_false(
         &self,
         _: &Request,
@@ -39,7 +41,7 @@ fn failed() -> Failure {
 
 fn with_condition(result: Result<bool, Failure>) -> Exception {
     let mut exception = Exception::new("legacy", after(3600));
-    exception.match_conditions = MatchConditions::new(Condition(result));
+    exception.match_conditions = MatchConditions::new(FixedCondition(result));
     exception
 }
 
@@ -100,13 +102,13 @@ async fn an_exception_affects_only_the_stages_that_have_it() {
 
 #[tokio::test]
 async fn an_exception_matches_only_if_all_its_parts_match() {
-    let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(*text)).collect::<Vec<_>>();
+    let globs = |texts: &[&str]| texts.iter().map(|text| NameGlob::new(*text)).collect::<Vec<_>>();
     let mut request = request(Operation::Update);
     request.namespace = Some("prod".to_owned());
     request.name = "web-1".to_owned();
     request.user.username = "jane".to_owned();
     request.user.groups = vec!["admins".to_owned(), "web".to_owned()];
-    type Change = fn(&mut Exception, Vec<Glob>);
+    type Change = fn(&mut Exception, Vec<NameGlob>);
     let fields: [(&str, Change, &[&str], bool); 8] = [
         (
             "namespace",
@@ -175,7 +177,7 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
 #[tokio::test]
 async fn an_exception_matches_a_generated_name_by_its_prefix() {
     let mut exception = Exception::new("legacy", after(3600));
-    exception.names = vec![Glob::new("web-*")];
+    exception.names = vec![NameGlob::new("web-*")];
     for (name, metadata, expected) in [
         ("", json!({"generateName": "web-5d-"}), true),
         ("", json!({"generateName": "job-5d-"}), false),
@@ -214,13 +216,13 @@ async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expir
 async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception() {
     let exception = Exception::new("legacy", after(3600));
     let mut stage = excepted(Script::Deny("no"), &exception);
-    stage.spec.match_conditions = MatchConditions::new(Condition(Ok(false)));
+    stage.spec.match_conditions = MatchConditions::new(FixedCondition(Ok(false)));
     let outcome = outcome(stage.clone(), request(Operation::Update)).await;
     assert_eq!(
         outcome.trace[0].result,
         StageResult::Skipped(SkipReason::MatchCondition)
     );
-    stage.spec.match_conditions = MatchConditions::new(Condition(Err(failed())));
+    stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failed())));
     let outcome = self::outcome(stage, request(Operation::Update)).await;
     assert_eq!(passed_by(&outcome), Some("legacy"));
 }
@@ -245,7 +247,7 @@ async fn a_disabled_stage_is_not_called() {
         let mut stage = Stage::new("stage", Script::Deny("no"));
         stage.spec.is_disabled = true;
         stage.spec.mode = mode;
-        stage.spec.match_conditions = MatchConditions::new(Condition(Err(failed())));
+        stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failed())));
         for budget in [Duration::ZERO, Duration::from_secs(1)] {
             let outcome = run(vec![stage.clone()], request(Operation::Update), budget).await;
             assert!(outcome.is_allowed());

@@ -2,19 +2,19 @@
 
 use std::sync::Mutex;
 
-use admittance_admission::{Formula, Group};
+use admittance_admission::{Formula, HookGroup};
 
 use super::*;
 
 /// A member of a group, which records its calls.
-struct Member {
+struct RecordingMember {
     name: &'static str,
     script: Script,
     calls: Arc<Mutex<Vec<&'static str>>>,
 }
 
 #[async_trait]
-impl Hook for Member {
+impl Hook for RecordingMember {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         self.calls.lock().unwrap().push(self.name);
         self.script.admit(request, deadline).await
@@ -22,15 +22,18 @@ impl Hook for Member {
 }
 
 /// Creates a group with the members `a`, `b` and so on, and a list to which each called member adds its name.
-fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
+fn group(formula: Formula, scripts: Vec<Script>) -> (HookGroup, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {
         let calls = Arc::clone(&calls);
-        let hook: Arc<dyn Hook> = Arc::new(Member { name, script, calls });
+        let hook: Arc<dyn Hook> = Arc::new(RecordingMember { name, script, calls });
         (name.into(), hook)
     });
     let denial = Denial::new(422, "", "the group says no");
-    (Group::new(members.collect(), formula, denial, "plugins"), calls)
+    (
+        HookGroup::new(members.collect(), formula, denial, "plugins"),
+        calls,
+    )
 }
 
 fn not(operand: Formula) -> Formula {

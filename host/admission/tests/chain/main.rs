@@ -25,10 +25,10 @@ use std::{
 
 use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, EvaluationSources, Failure, FailureKind, FailurePolicy,
-    GroupVersionKind, GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode,
-    NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome,
-    Patch, Phase, Refusal, RefusalCause, Reinvocation, Request, Requirement, Response, Rule, Stage,
-    StageResult, StaticNamespaces, Verdict, async_trait,
+    GroupVersionKind, GroupVersionResource, Hook, IdentityFields, LabelRequirement, LabelSelector, Labels,
+    Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome,
+    Patch, Phase, RefusalCause, Reinvocation, Request, RequestRefusal, Response, Rule, Stage, StageResult,
+    StaticNamespaces, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 

@@ -6,9 +6,9 @@ use super::*;
 
 #[tokio::test]
 async fn a_stage_is_called_if_its_selectors_match() {
-    let on_label = |key: &str| LabelSelector::new(vec![Requirement::equals(key, "yes").unwrap()]);
+    let on_label = |key: &str| LabelSelector::new(vec![LabelRequirement::equals(key, "yes").unwrap()]);
     let not_in = LabelSelector::new(vec![
-        Requirement::new(
+        LabelRequirement::new(
             "inject",
             admittance_admission::LabelOperator::DoesNotExist,
             vec![],
@@ -90,8 +90,9 @@ impl NamespaceSource for NoNamespaces {
 
 #[tokio::test]
 async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
-    let by_label =
-        NamespaceSelector::Labels(LabelSelector::new(vec![Requirement::equals("a", "b").unwrap()]));
+    let by_label = NamespaceSelector::Labels(LabelSelector::new(vec![
+        LabelRequirement::equals("a", "b").unwrap(),
+    ]));
     for policy in FailurePolicy::ALL {
         let mut stage = enforced(Script::Allow, policy);
         stage.spec.namespace_selector = Some(by_label.clone());
@@ -116,7 +117,8 @@ async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
 
 #[tokio::test]
 async fn a_stage_yields_to_a_stage_that_takes_precedence() {
-    let label = |key: &str, value: &str| LabelSelector::new(vec![Requirement::equals(key, value).unwrap()]);
+    let label =
+        |key: &str, value: &str| LabelSelector::new(vec![LabelRequirement::equals(key, value).unwrap()]);
     let by_name = |name: &str| Some(NamespaceSelector::In(vec![name.to_owned()]));
     let by_label = |name: &str| {
         Some(NamespaceSelector::Labels(label(

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use admittance::{Application, ChangeError, Host, Moment};
-use admittance_definitions::{BcsObject, Expected, StoreError};
+use admittance_definitions::{BcsObject, ExpectedDefinitions, StoreError};
 use tracing::Instrument;
 
 use super::{
-    refusal::{BODY, Refusal},
-    stored::{self, Stored},
+    refusal::{BODY, DefinitionRefusal},
+    stored::{self, StoredBcsDefinition},
 };
 use crate::definition_name::DefinitionName;
 
@@ -21,7 +21,7 @@ const PAUSES: [Duration; 4] = [
 ];
 
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum DefinitionWrite {
     Create(BcsObject),
     Update(BcsObject),
     Delete(DefinitionName),
@@ -37,12 +37,12 @@ pub(super) struct Changer {
 #[derive(Debug, thiserror::Error)]
 enum AttemptError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] DefinitionRefusal),
     #[error(transparent)]
     Host(#[from] ChangeError),
 }
 
-impl Change {
+impl DefinitionWrite {
     fn name(&self) -> DefinitionName {
         match self {
             Self::Create(object) | Self::Update(object) => {
@@ -63,14 +63,16 @@ impl Change {
 
 impl Changer {
     /// Makes the change, and completes it even if the client disconnects. Returns warnings for the client.
-    pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
+    pub(super) async fn run(self, change: DefinitionWrite) -> Result<Vec<String>, DefinitionRefusal> {
         match tokio::spawn(async move { self.retry(&change).await }.in_current_span()).await {
             Ok(result) => result,
-            Err(error) => Err(Refusal::Failed(format!("the change was interrupted: {error}"))),
+            Err(error) => Err(DefinitionRefusal::Failed(format!(
+                "the change was interrupted: {error}"
+            ))),
         }
     }
 
-    async fn retry(&self, change: &Change) -> Result<Vec<String>, Refusal> {
+    async fn retry(&self, change: &DefinitionWrite) -> Result<Vec<String>, DefinitionRefusal> {
         let name = change.name();
         let mut pauses = PAUSES.iter();
         let result = loop {
@@ -79,7 +81,7 @@ impl Changer {
                 Err(AttemptError::Refused(refusal)) => break Err(refusal),
                 Err(AttemptError::Host(error)) => match pauses.next() {
                     Some(pause) if is_conflict(&error) => tokio::time::sleep(*pause).await,
-                    _ => break Err(Refusal::of_change(&name, error)),
+                    _ => break Err(DefinitionRefusal::of_change(&name, error)),
                 },
             }
         };
@@ -87,47 +89,51 @@ impl Changer {
         result
     }
 
-    async fn attempt(&self, change: &Change, name: &DefinitionName) -> Result<Vec<String>, AttemptError> {
+    async fn attempt(
+        &self,
+        change: &DefinitionWrite,
+        name: &DefinitionName,
+    ) -> Result<Vec<String>, AttemptError> {
         let existing = stored::find(&self.host, name).await?;
-        let not_found = || Refusal::NotFound(name.clone());
+        let not_found = || DefinitionRefusal::NotFound(name.clone());
         match change {
-            Change::Create(object) => {
+            DefinitionWrite::Create(object) => {
                 if let Some(existing) = existing {
-                    let refusal = Refusal::AlreadyExists {
+                    let refusal = DefinitionRefusal::AlreadyExists {
                         name: name.clone(),
                         location: existing.location(),
                     };
                     return Err(refusal.into());
                 }
                 let object = object.clone().created_at(&Moment::now().to_string());
-                self.apply(&object.to_text(), Expected::New).await
+                self.apply(&object.to_text(), ExpectedDefinitions::New).await
             }
-            Change::Update(object) => {
+            DefinitionWrite::Update(object) => {
                 let existing = existing.ok_or_else(not_found)?;
                 let text = existing.updated_to(object.clone(), &Moment::now().to_string());
-                self.apply(&text, Expected::Existing).await
+                self.apply(&text, ExpectedDefinitions::Existing).await
             }
-            Change::Delete(_) => {
-                let Stored { definition, .. } = existing.ok_or_else(not_found)?;
-                let application = self.application(Expected::Existing);
+            DefinitionWrite::Delete(_) => {
+                let StoredBcsDefinition { definition, .. } = existing.ok_or_else(not_found)?;
+                let application = self.application(ExpectedDefinitions::Existing);
                 Ok(self.host.delete(&definition.id, &application).await?.warnings)
             }
         }
     }
 
-    async fn apply(&self, text: &str, expected: Expected) -> Result<Vec<String>, AttemptError> {
+    async fn apply(&self, text: &str, expected: ExpectedDefinitions) -> Result<Vec<String>, AttemptError> {
         let applied = self.host.apply(text, BODY, &self.application(expected)).await?;
         Ok(applied.warnings)
     }
 
-    fn application(&self, expected: Expected) -> Application {
+    fn application(&self, expected: ExpectedDefinitions) -> Application {
         let mut application = Application::default();
         application.by = self.by.clone();
         application.expected = expected;
         application
     }
 
-    fn audit(&self, change: &Change, subject: &DefinitionName, refusal: Option<&Refusal>) {
+    fn audit(&self, change: &DefinitionWrite, subject: &DefinitionName, refusal: Option<&DefinitionRefusal>) {
         let by = self.by.as_deref().unwrap_or_default();
         let action = change.as_str();
         match refusal {

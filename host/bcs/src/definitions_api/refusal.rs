@@ -14,7 +14,7 @@ const MAX_REPORTED: usize = 50;
 
 /// The reason why a request about a definition fails. `Display` writes bcs-mesos-driver's message, with details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum DefinitionRefusal {
     #[error(transparent)]
     Body(#[from] NoBcsObject),
     #[error("{PARAMETERS}: {}", .0.join("\n"))]
@@ -36,7 +36,7 @@ pub(super) enum Refusal {
     Failed(String),
 }
 
-impl Refusal {
+impl DefinitionRefusal {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Body(NoBcsObject::Json(_)) => Code::JsonDecode,
@@ -54,14 +54,14 @@ impl Refusal {
 
     pub(super) fn of_change(name: &DefinitionName, error: ChangeError) -> Self {
         match error {
-            ChangeError::Definitions(definitions::ChangeError::Unknown(_)) => Self::NotFound(name.clone()),
-            ChangeError::Definitions(definitions::ChangeError::AlreadyThere { location, .. }) => {
+            ChangeError::Definitions(definitions::PlanError::Unknown(_)) => Self::NotFound(name.clone()),
+            ChangeError::Definitions(definitions::PlanError::AlreadyThere { location, .. }) => {
                 Self::AlreadyExists {
                     name: name.clone(),
                     location,
                 }
             }
-            ChangeError::Definitions(definitions::ChangeError::Mistakes(mistakes))
+            ChangeError::Definitions(definitions::PlanError::Mistakes(mistakes))
             | ChangeError::Table(Error::Definitions(mistakes)) => {
                 let is_own = |mistake: &Mistake| mistake.location.file == BODY;
                 of_mistakes(
@@ -84,7 +84,7 @@ impl Refusal {
 }
 
 /// Creates a refusal from mistakes. The flag of a mistake is true if the mistake is in the client's own definition.
-fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
+fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes
         .map(|(is_own, text)| {
@@ -98,10 +98,10 @@ fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
         texts.push(format!("and {more} more"));
     }
     if any_is_own {
-        Refusal::Unusable(texts)
+        DefinitionRefusal::Unusable(texts)
     } else {
         let texts = texts.join("\n");
-        Refusal::Failed(format!(
+        DefinitionRefusal::Failed(format!(
             "other definitions are wrong, so nothing was changed: {texts}"
         ))
     }

@@ -2,7 +2,7 @@ use http::request::Parts;
 
 use crate::{
     definition_name::{DefinitionName, KIND},
-    routes::{Action, RouteLookup, Verb, lookup},
+    routes::{RouteAction, RouteLookup, RouteVerb, lookup},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,17 +32,17 @@ impl DefinitionRequest {
         let RouteLookup::Found(matched) = lookup(head) else {
             return None;
         };
-        if !matches!(matched.route.action, Action::Definitions(_)) {
+        if !matches!(matched.route.action, RouteAction::Definitions(_)) {
             return None;
         }
         let namespace = matched.parameter("ns").to_owned();
         let name = matched.parameter("name").to_owned();
         Some(match matched.route.verb {
-            Verb::Post => Self::Create { namespace },
-            Verb::Put => Self::Update { namespace },
-            Verb::Delete => Self::Delete(DefinitionName { namespace, name }),
-            Verb::Get if name.is_empty() => Self::List,
-            Verb::Get => Self::Get(DefinitionName { namespace, name }),
+            RouteVerb::Post => Self::Create { namespace },
+            RouteVerb::Put => Self::Update { namespace },
+            RouteVerb::Delete => Self::Delete(DefinitionName { namespace, name }),
+            RouteVerb::Get if name.is_empty() => Self::List,
+            RouteVerb::Get => Self::Get(DefinitionName { namespace, name }),
         })
     }
 

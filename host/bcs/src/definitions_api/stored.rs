@@ -3,19 +3,19 @@
 use admittance::Host;
 use admittance_definitions::{BcsObject, Location, StoredDefinition};
 
-use super::refusal::Refusal;
+use super::refusal::DefinitionRefusal;
 use crate::definition_name::DefinitionName;
 
 /// A stored definition of BCS, and its parsed content.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredBcsDefinition {
     pub(super) definition: StoredDefinition,
     pub(super) name: DefinitionName,
     /// The parsed content; `None` if it cannot be parsed, so that the definition is known only by its path.
     pub(super) object: Option<BcsObject>,
 }
 
-impl Stored {
+impl StoredBcsDefinition {
     fn parse(definition: StoredDefinition) -> Option<Self> {
         let object = definition.bcs_object();
         let name = match &object {
@@ -51,14 +51,20 @@ impl Stored {
 }
 
 /// Returns all definitions of BCS, sorted by namespace and name.
-pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
-    let definitions = host.definitions().await.map_err(Refusal::failed)?;
-    let mut stored: Vec<Stored> = definitions.into_iter().filter_map(Stored::parse).collect();
+pub(super) async fn all(host: &Host) -> Result<Vec<StoredBcsDefinition>, DefinitionRefusal> {
+    let definitions = host.definitions().await.map_err(DefinitionRefusal::failed)?;
+    let mut stored: Vec<StoredBcsDefinition> = definitions
+        .into_iter()
+        .filter_map(StoredBcsDefinition::parse)
+        .collect();
     stored.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(stored)
 }
 
-pub(super) async fn find(host: &Host, name: &DefinitionName) -> Result<Option<Stored>, Refusal> {
+pub(super) async fn find(
+    host: &Host,
+    name: &DefinitionName,
+) -> Result<Option<StoredBcsDefinition>, DefinitionRefusal> {
     let stored = all(host).await?;
     Ok(stored.into_iter().find(|stored| stored.name == *name))
 }

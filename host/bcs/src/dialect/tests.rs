@@ -7,11 +7,11 @@ use http::{
 use serde_json::json;
 
 use super::*;
-use admittance_admission::{Denial, Failure, FailureKind, Refusal, RefusalCause};
+use admittance_admission::{Denial, Failure, FailureKind, RefusalCause, RequestRefusal};
 
 use crate::{
     forwarding, relay,
-    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
+    scheduler::{NextBody, OtherServer, Relay, RewrittenRequest, SchedulerForwarding},
 };
 
 mod calls;
@@ -37,9 +37,9 @@ fn scheduler() -> &'static Bcs {
 
 /// Describes in one line how a request is handled: the method, target and body of the request to the scheduler, the
 /// name of another server to which it is sent, or the status and text of the reply.
-fn describe(forwarding: Forwarding) -> String {
+fn describe(forwarding: SchedulerForwarding) -> String {
     match forwarding {
-        Forwarding::Rewritten(Rewritten {
+        SchedulerForwarding::Rewritten(RewrittenRequest {
             method,
             path_and_query,
             body,
@@ -47,16 +47,16 @@ fn describe(forwarding: Forwarding) -> String {
         }) => {
             format!("{method} {path_and_query}{}", describe_body(&body))
         }
-        Forwarding::OtherServer(OtherServer::Console { host, path_and_query }) => {
+        SchedulerForwarding::OtherServer(OtherServer::Console { host, path_and_query }) => {
             format!("console {host} {path_and_query}")
         }
-        Forwarding::OtherServer(OtherServer::CustomResourceDefinitions { path_and_query, body }) => {
+        SchedulerForwarding::OtherServer(OtherServer::CustomResourceDefinitions { path_and_query, body }) => {
             format!("kubernetes {path_and_query}{}", describe_body(&body))
         }
-        Forwarding::OtherServer(OtherServer::CustomResources { path_and_query }) => {
+        SchedulerForwarding::OtherServer(OtherServer::CustomResources { path_and_query }) => {
             format!("kubernetes {path_and_query} as it is")
         }
-        Forwarding::Reply(response) => {
+        SchedulerForwarding::Reply(response) => {
             let text = json_of(&response);
             let message = match serde_json::from_str::<serde_json::Value>(&text) {
                 Ok(envelope) => envelope["message"].as_str().unwrap().to_owned(),
@@ -76,7 +76,7 @@ fn describe(forwarding: Forwarding) -> String {
 }
 
 /// Returns how a request is forwarded after its body was read.
-fn translate(head: &Parts, body: &Bytes) -> Forwarding {
+fn translate(head: &Parts, body: &Bytes) -> SchedulerForwarding {
     forwarding(head, Some(body)).unwrap()
 }
 
@@ -201,8 +201,8 @@ fn the_object_of_a_request_is_identified_by_its_body() {
         let head = head("POST", APPLICATIONS, &[CLUSTER]);
         let body = Bytes::copy_from_slice(body.as_bytes());
         let got = match bcs().read(&head, &Inspection::new(Operation::Create), &body) {
-            Ok(Reading::Nothing) => "nothing".to_owned(),
-            Ok(Reading::Admit { request, .. } | Reading::Fixed { request, .. }) => format!(
+            Ok(BodyReading::Nothing) => "nothing".to_owned(),
+            Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {} {}",
                 request.kind,
                 request.resource.resource,
@@ -245,8 +245,8 @@ fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
     let read = |body: &'static str| {
         let inspection = Inspection::new(Operation::Update);
         match bcs().read(&head, &inspection, &Bytes::from(body)).unwrap() {
-            Reading::Nothing | Reading::Fixed { .. } => panic!("there is a request in {body}"),
-            Reading::Admit { request, canonical } => (request, canonical),
+            BodyReading::Nothing | BodyReading::Fixed { .. } => panic!("there is a request in {body}"),
+            BodyReading::Admit { request, canonical } => (request, canonical),
         }
     };
     let (request, canonical) = read(r#"{ "kind" : "application", "x": 1.0 }"#);
@@ -267,7 +267,7 @@ fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
 #[test]
 #[rustfmt::skip]
 fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
-    let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
+    let refusal = |cause| RequestRefusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));
     let wrong = Rejection::new(
@@ -322,7 +322,9 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
 #[test]
 fn every_documented_key_is_a_valid_pattern() {
     assert_eq!(
-        KEYS.iter().filter(|key| key.parse::<Pattern>().is_ok()).count(),
+        KEYS.iter()
+            .filter(|key| key.parse::<PointerPattern>().is_ok())
+            .count(),
         KEYS.len()
     );
     let places = types::DEPLOYMENT.patterns().len();

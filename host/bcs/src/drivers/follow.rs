@@ -25,7 +25,7 @@ pub(super) async fn follow_session(
     path: &str,
     show: impl Fn(&DriverNodes),
 ) -> ZooKeeperError {
-    let mut reading = Reading {
+    let mut reading = DriverReading {
         client,
         path,
         seen: DriverNodes::default(),
@@ -59,13 +59,13 @@ pub(super) async fn follow_session(
     }
 }
 
-struct Reading<'a> {
+struct DriverReading<'a> {
     client: &'a Client,
     path: &'a str,
     seen: DriverNodes,
 }
 
-impl Reading<'_> {
+impl DriverReading<'_> {
     /// Reads a part of the state. Returns a watch for its next change; adds to `due` the parts that must be read next.
     async fn read(
         &mut self,

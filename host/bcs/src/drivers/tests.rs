@@ -5,10 +5,10 @@ use super::*;
 
 const OWN: &str = "own:1-a";
 
-fn entry(name: &str) -> Entry {
-    Entry {
+fn entry(name: &str) -> DriverEntry {
+    DriverEntry {
         name: name.to_owned(),
-        report: Report {
+        report: TableReport {
             live: Digest::of("A"),
             prepared: Digest::of("B"),
             earlier: None,
@@ -29,13 +29,16 @@ fn a_driver_writes_its_status_to_its_zookeeper_node() {
         "problem": "no route",
     });
     assert_eq!(serde_json::to_value(entry(OWN)).unwrap(), data);
-    assert_eq!(serde_json::from_value::<Entry>(data).unwrap(), entry(OWN));
+    assert_eq!(serde_json::from_value::<DriverEntry>(data).unwrap(), entry(OWN));
     for other in [
         json!({"ip": "10.0.0.5", "port": 8090}),
         json!({"name": OWN}),
         Value::Null,
     ] {
-        assert!(serde_json::from_value::<Entry>(other.clone()).is_err(), "{other}");
+        assert!(
+            serde_json::from_value::<DriverEntry>(other.clone()).is_err(),
+            "{other}"
+        );
     }
 }
 

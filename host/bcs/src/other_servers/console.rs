@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use admittance_admission::keywords;
 use admittance_dialect::EndReason;
-use admittance_net::upstream::{Server, Upstream};
+use admittance_net::upstream::{Upstream, UpstreamServer};
 use axum::body::Body;
 use http::{
     Request, Response, StatusCode, Uri,
@@ -94,7 +94,7 @@ impl Consoles {
         reply.unwrap_or_else(|error| no_reply(is_websocket, &upstream_end(error)))
     }
 
-    fn server(&self, host: IpAddr) -> Option<Server> {
+    fn server(&self, host: IpAddr) -> Option<UpstreamServer> {
         let port = self.config.port;
         let authority: Authority = match host {
             IpAddr::V4(host) => format!("{host}:{port}"),
@@ -108,7 +108,7 @@ impl Consoles {
             .path_and_query("/")
             .build()
             .ok()?;
-        Server::new(uri).ok()
+        UpstreamServer::new(uri).ok()
     }
 }
 

@@ -104,15 +104,15 @@ fn is_not_served<B>(reply: &Response<B>) -> bool {
 
 fn namespace_of(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct Object {
-        metadata: Metadata,
+    struct KubernetesObject {
+        metadata: KubernetesMetadata,
     }
     #[derive(Deserialize)]
-    struct Metadata {
+    struct KubernetesMetadata {
         namespace: Option<String>,
     }
     // A body without metadata is not an object, so it names no namespace that could be created.
-    let object: Object = serde_json::from_slice(body).ok()?;
+    let object: KubernetesObject = serde_json::from_slice(body).ok()?;
     object.metadata.namespace
 }
 

@@ -21,14 +21,14 @@ fn registrar(
     let ensembles = Ensembles::open(zookeeper);
     let registrar = Registrar::new(config, &"BCS-MESOS-1".parse().unwrap(), ports, &ensembles)
         .map_err(|error| error.to_string())?;
-    let described = |entry: &Entry| {
+    let described = |entry: &RegistrationEntry| {
         let mut info: Value = serde_json::from_slice(&entry.registration.data).unwrap();
         assert_eq!(info["pid"], std::process::id());
         assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
         for key in ["pid", "version"] {
             info.as_object_mut().unwrap().remove(key);
         }
-        let Registration { parent, name, .. } = entry.registration.clone();
+        let NodeRegistration { parent, name, .. } = entry.registration.clone();
         (entry.ensemble, parent, name, info)
     };
     Ok(registrar.0.iter().map(described).collect())

@@ -6,11 +6,11 @@ use admittance_admission::path::PathReadings;
 use http::{Method, request::Parts};
 use matchit::Router;
 
-use super::{Action, PREFIX, Route, Target, Verb, routes};
+use super::{DriverRoute, PREFIX, RouteAction, RouteVerb, SchedulerTarget, routes};
 
 #[derive(Clone, Debug)]
 pub enum RouteLookup {
-    Found(Matched),
+    Found(MatchedTarget),
     /// No route has this path and method, but routes with other methods have the path: these methods.
     OtherMethod(Vec<Method>),
     NotFound,
@@ -18,13 +18,13 @@ pub enum RouteLookup {
 
 /// The route of a request, and the parameters in the request's path. Lives as long as the request.
 #[derive(Clone, Debug)]
-pub struct Matched {
-    pub route: &'static Route,
+pub struct MatchedTarget {
+    pub route: &'static DriverRoute,
     parameters: Vec<(&'static str, String)>,
-    pub(crate) target: Option<&'static Target>,
+    pub(crate) target: Option<&'static SchedulerTarget>,
 }
 
-impl Matched {
+impl MatchedTarget {
     /// Returns the decoded value of a parameter in the path; empty if the route has no parameter of that name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
@@ -35,30 +35,32 @@ impl Matched {
 }
 
 #[derive(Debug)]
-struct Prepared {
-    route: &'static Route,
-    target: Option<Target>,
+struct PreparedTarget {
+    route: &'static DriverRoute,
+    target: Option<SchedulerTarget>,
 }
 
 /// A path matcher for each method. One for all would not do: `/applications/rollback` is a literal path for PUT, but
 /// for GET the path of an application with this name.
 #[derive(Debug)]
-struct Routing {
-    routers: Vec<(Verb, Router<Prepared>)>,
+struct MethodMatchers {
+    routers: Vec<(RouteVerb, Router<PreparedTarget>)>,
 }
 
-static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
-    routers: Verb::ALL
+static ROUTING: LazyLock<MethodMatchers> = LazyLock::new(|| MethodMatchers {
+    routers: RouteVerb::ALL
         .iter()
         .map(|verb| {
             let mut router = Router::new();
             for route in routes().filter(|route| route.verb == *verb) {
                 let target = match &route.action {
-                    Action::Scheduler(call) | Action::Definitions(call) => call.target(),
-                    Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
+                    RouteAction::Scheduler(call) | RouteAction::Definitions(call) => call.target(),
+                    RouteAction::Console
+                    | RouteAction::CustomResourceDefinitions
+                    | RouteAction::CustomResources => None,
                 };
                 // This never fails, because a test checks that the router accepts every pattern.
-                let _ = router.insert(pattern(route.path), Prepared { route, target });
+                let _ = router.insert(pattern(route.path), PreparedTarget { route, target });
             }
             (*verb, router)
         })
@@ -77,8 +79,8 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     let router = ROUTING.routers.iter().find(|(verb, _)| verb.method() == *method);
     let found = router.and_then(|(_, router)| router.at(path).ok());
     found.is_some_and(|found| match found.value.route.action {
-        Action::Scheduler(call) | Action::Definitions(call) => call.body.needs_kind(),
-        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => false,
+        RouteAction::Scheduler(call) | RouteAction::Definitions(call) => call.body.needs_kind(),
+        RouteAction::Console | RouteAction::CustomResourceDefinitions | RouteAction::CustomResources => false,
     })
 }
 
@@ -102,7 +104,7 @@ pub fn lookup(head: &Parts) -> RouteLookup {
             continue;
         }
         let parameters = found.params.iter();
-        return RouteLookup::Found(Matched {
+        return RouteLookup::Found(MatchedTarget {
             route: found.value.route,
             parameters: parameters.map(|(key, value)| (key, value.to_owned())).collect(),
             target: found.value.target.as_ref(),

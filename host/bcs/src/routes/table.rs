@@ -4,23 +4,23 @@
 //! the body, a description. [`Target`](super::target::Target) documents the notation of targets.
 
 use super::{
-    Action::{self, Console, CustomResourceDefinitions, CustomResources, Definitions, Scheduler},
-    Body::{self, AsIs, Checked, DaemonsetDef, DeploymentDef, Message, Nothing, Version},
-    Call,
-    Kind::{AdmissionWebhook, Application, ConfigMap, Process, Secret, Service},
+    DriverRoute,
+    ForwardedBody::{self, AsIs, Checked, DaemonsetDef, DeploymentDef, Message, Nothing, Version},
     Permission::{self, Hooks, Read, Write},
-    Route,
-    Verb::{self, Delete, Get, Post, Put},
+    RequiredKind::{AdmissionWebhook, Application, ConfigMap, Process, Secret, Service},
+    RouteAction::{self, Console, CustomResourceDefinitions, CustomResources, Definitions, Scheduler},
+    RouteCall,
+    RouteVerb::{self, Delete, Get, Post, Put},
 };
 
 const fn row(
     permission: Permission,
-    verb: Verb,
+    verb: RouteVerb,
     path: &'static str,
-    action: Action,
+    action: RouteAction,
     does: &'static str,
-) -> Route {
-    Route {
+) -> DriverRoute {
+    DriverRoute {
         verb,
         path,
         action,
@@ -29,17 +29,17 @@ const fn row(
     }
 }
 
-const fn send(verb: Verb, target: &'static str, body: Body) -> Action {
-    Scheduler(Call { verb, target, body })
+const fn send(verb: RouteVerb, target: &'static str, body: ForwardedBody) -> RouteAction {
+    Scheduler(RouteCall { verb, target, body })
 }
 
-const fn define(verb: Verb, target: &'static str, body: Body) -> Action {
-    Definitions(Call { verb, target, body })
+const fn define(verb: RouteVerb, target: &'static str, body: ForwardedBody) -> RouteAction {
+    Definitions(RouteCall { verb, target, body })
 }
 
 /// All 85 routes of bcs-mesos-driver.
 #[rustfmt::skip]
-pub(crate) const ROUTES: [Route; 85] = [
+pub(crate) const ROUTES: [DriverRoute; 85] = [
     // Routes for applications.
     row(Write, Post,   "/namespaces/{ns}/applications",                          send(Post,   "/v1/apps", Version(Application)), "create an application"),
     row(Write, Put,    "/namespaces/{ns}/applications",                          send(Post,   "/v1/apps/{RunAs}/{ID}/update?instances=&args=", Version(Application)), "update an application"),
@@ -143,7 +143,7 @@ pub(crate) const ROUTES: [Route; 85] = [
 /// The routes that bcs-mesos-driver documents but does not implement: it treats such requests as requests for custom
 /// resources, and refuses them. In this program, these routes serve the definitions of hooks.
 #[rustfmt::skip]
-pub(crate) const DOCUMENTED: [Route; 4] = [
+pub(crate) const DOCUMENTED: [DriverRoute; 4] = [
     row(Hooks, Post,   "/crd/namespaces/{ns}/admissionwebhook",                  define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),
     row(Hooks, Put,    "/crd/namespaces/{ns}/admissionwebhook",                  define(Put,    "/v1/admissionwebhook", Checked(AdmissionWebhook)), "update a definition"),
     row(Hooks, Delete, "/crd/namespaces/{ns}/admissionwebhook/{name}",           define(Delete, "/v1/admissionwebhook/{ns}/{name}", Nothing), "delete a definition"),

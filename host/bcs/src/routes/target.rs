@@ -4,8 +4,8 @@ use form_urlencoded::Serializer;
 use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::Matched;
-use crate::translation::Fault;
+use super::MatchedTarget;
+use crate::translation::TranslationFault;
 
 /// The characters that are percent-encoded in a segment of a path: all except the unreserved characters of RFC 3986.
 pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
@@ -24,13 +24,13 @@ pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
 /// - `enforce=` is the parameter of that name in the query of the client's request, empty if it has none;
 /// - all other text is literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    path: Vec<Source>,
-    query: Vec<(&'static str, Source)>,
+pub(crate) struct SchedulerTarget {
+    path: Vec<PlaceholderSource>,
+    query: Vec<(&'static str, PlaceholderSource)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum PlaceholderSource {
     Literal(&'static str),
     Parameter(&'static str),
     Integer(&'static str),
@@ -42,7 +42,7 @@ enum Source {
 
 /// The values from a request's body that can appear in the path and query of the request to the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct TargetValues {
     /// The field `RunAs` of the translated `Version`; without a `Version`, `metadata.namespace`.
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -50,7 +50,7 @@ pub(crate) struct Address {
     pub(crate) instances: i64,
 }
 
-impl Target {
+impl SchedulerTarget {
     /// Parses the template of a path and query; returns `None` if it is invalid.
     pub(crate) fn parse(text: &'static str) -> Option<Self> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
@@ -58,7 +58,7 @@ impl Target {
             path: path
                 .strip_prefix('/')?
                 .split('/')
-                .map(Source::parse)
+                .map(PlaceholderSource::parse)
                 .collect::<Option<_>>()?,
             query: query
                 .split('&')
@@ -66,8 +66,8 @@ impl Target {
                 .map(|pair| {
                     let (key, value) = pair.split_once('=')?;
                     let source = match value {
-                        "" => Source::Query(key),
-                        value => Source::parse(value)?,
+                        "" => PlaceholderSource::Query(key),
+                        value => PlaceholderSource::parse(value)?,
                     };
                     Some((key, source))
                 })
@@ -80,7 +80,7 @@ impl Target {
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         let query = self.query.iter().map(|(_, source)| source);
         self.path.iter().chain(query).filter_map(|source| match source {
-            Source::Parameter(name) | Source::Integer(name) => Some(*name),
+            PlaceholderSource::Parameter(name) | PlaceholderSource::Integer(name) => Some(*name),
             _ => None,
         })
     }
@@ -89,16 +89,16 @@ impl Target {
     /// of the scheduler nor add to the query; bcs-mesos-driver does not encode them.
     pub(crate) fn fill(
         &self,
-        matched: &Matched,
+        matched: &MatchedTarget,
         query: &str,
-        address: &Address,
-    ) -> Result<PathAndQuery, Fault> {
+        address: &TargetValues,
+    ) -> Result<PathAndQuery, TranslationFault> {
         let mut text = String::new();
         for source in &self.path {
             let value = source.value(matched, query, address)?;
             // A server would drop an empty or dot segment, or take it for the parent directory.
             if matches!(value.as_str(), "" | "." | "..") {
-                return Err(Fault::Unaddressable {
+                return Err(TranslationFault::Unaddressable {
                     what: source.what(),
                     value,
                 });
@@ -114,11 +114,11 @@ impl Target {
             text.push('?');
             text.push_str(&pairs.finish());
         }
-        PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
+        PathAndQuery::try_from(text).map_err(|error| TranslationFault::TooLong(error.to_string()))
     }
 }
 
-impl Source {
+impl PlaceholderSource {
     fn parse(text: &'static str) -> Option<Self> {
         let Some(place) = text.strip_prefix('{') else {
             return (!text.contains(['{', '}'])).then_some(Self::Literal(text));
@@ -135,7 +135,12 @@ impl Source {
         })
     }
 
-    fn value(&self, matched: &Matched, query: &str, address: &Address) -> Result<String, Fault> {
+    fn value(
+        &self,
+        matched: &MatchedTarget,
+        query: &str,
+        address: &TargetValues,
+    ) -> Result<String, TranslationFault> {
         Ok(match self {
             Self::Literal(text) => (*text).to_owned(),
             Self::Parameter(name) => matched.parameter(name).to_owned(),
@@ -167,14 +172,14 @@ pub(crate) fn first(query: &str, name: &str) -> String {
 }
 
 /// Parses an integer as `strconv.Atoi` of Go does.
-fn integer(text: &str) -> Result<i64, Fault> {
+fn integer(text: &str) -> Result<i64, TranslationFault> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         "invalid syntax"
     } else {
         "value out of range"
     };
-    text.parse().map_err(|_| Fault::NoInteger {
+    text.parse().map_err(|_| TranslationFault::NoInteger {
         text: text.to_owned(),
         reason,
     })

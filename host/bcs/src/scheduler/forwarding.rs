@@ -5,15 +5,15 @@ use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
 /// How a client's request is forwarded, or the reply to the client if it is not. Lives as long as the client's request.
 #[derive(Clone, Debug)]
-pub enum Forwarding {
+pub enum SchedulerForwarding {
     /// A new request is sent to the scheduler, with another head and perhaps another body.
-    Rewritten(Rewritten),
+    Rewritten(RewrittenRequest),
     OtherServer(OtherServer),
     Reply(Response<Bytes>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rewritten {
+pub struct RewrittenRequest {
     pub method: Method,
     pub path_and_query: PathAndQuery,
     /// All headers of the new request except `Host`, `Content-Length` and connection headers. None of them is taken

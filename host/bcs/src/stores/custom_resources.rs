@@ -4,7 +4,7 @@ mod name;
 
 use std::path::{Path, PathBuf};
 
-use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
+use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, WatchedResources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -33,7 +33,7 @@ const SCHEME: &str = "customresources";
 /// was read. A transaction cannot cover several resources, so the store takes one change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
-    resources: Resources,
+    resources: WatchedResources,
     namespace: String,
 }
 

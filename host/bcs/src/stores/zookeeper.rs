@@ -17,8 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, CreateMode, Error};
 
 use self::{
-    nodes::{Node, Reader, Snapshot},
-    writes::Write,
+    nodes::{NodeReader, Snapshot, StoreNode},
+    writes::NodeWrite,
 };
 use crate::{
     definition_name::DefinitionName,
@@ -45,12 +45,12 @@ const MAX_NODE_BYTES: usize = 1_000_000;
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
     root: String,
-    reader: Reader,
-    last: Mutex<LastRead>,
+    reader: NodeReader,
+    last: Mutex<LastNodeRead>,
 }
 
 #[derive(Debug)]
-enum LastRead {
+enum LastNodeRead {
     None,
     Failed,
     Watched {
@@ -74,12 +74,12 @@ impl ZooKeeperStore {
         Ok(Self {
             zookeeper,
             root,
-            reader: Reader::default(),
-            last: Mutex::new(LastRead::None),
+            reader: NodeReader::default(),
+            last: Mutex::new(LastNodeRead::None),
         })
     }
 
-    fn last(&self) -> MutexGuard<'_, LastRead> {
+    fn last(&self) -> MutexGuard<'_, LastNodeRead> {
         self.last.lock()
     }
 
@@ -116,7 +116,7 @@ impl ZooKeeperStore {
     }
 
     /// Starts to watch the nodes of a snapshot, until one of them changes.
-    fn watched(snapshot: &mut Snapshot) -> LastRead {
+    fn watched(snapshot: &mut Snapshot) -> LastNodeRead {
         let (over, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
@@ -125,14 +125,14 @@ impl ZooKeeperStore {
             // The task keeps the sender while there are receivers, because a receiver may begin to wait later.
             over.closed().await;
         });
-        LastRead::Watched {
+        LastNodeRead::Watched {
             is_over,
             _task: AbortOnDropHandle::new(task),
         }
     }
 
     /// Returns the definition in a node; `None` for a node without data. As in Go, invalid UTF-8 is replaced.
-    fn file(node: &Node) -> Option<DefinitionFile> {
+    fn file(node: &StoreNode) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
         }
@@ -147,7 +147,7 @@ impl ZooKeeperStore {
     ///
     /// The write changes the root. It fails if another change that needs this protection has written the root since the
     /// definitions were read.
-    async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
+    async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
         if changes
             .iter()
             .all(|change| OperationAndKind::gained(change).is_none())
@@ -177,7 +177,7 @@ impl ZooKeeperStore {
                 });
             }
         }
-        Ok(Some(Write {
+        Ok(Some(NodeWrite {
             path: self.root.clone(),
             version: Some(stat.version),
             data: Some(data),
@@ -185,7 +185,7 @@ impl ZooKeeperStore {
     }
 
     /// Returns the write that makes a change. If the node has changed since it was read, this is an error.
-    async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
+    async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<NodeWrite>, StoreError> {
         let Some((name, path)) = self.place_in(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
             return Err(self.refused(reason));
@@ -220,7 +220,7 @@ impl ZooKeeperStore {
             });
         }
         let is_absent = version.is_none() && data.is_none();
-        Ok((!is_absent).then(|| Write {
+        Ok((!is_absent).then(|| NodeWrite {
             path: path.to_owned(),
             version,
             data,
@@ -328,7 +328,7 @@ impl DefinitionStore for ZooKeeperStore {
         let mut snapshot = match self.snapshot().await {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                *self.last() = LastRead::Failed;
+                *self.last() = LastNodeRead::Failed;
                 return Err(error);
             }
         };
@@ -356,9 +356,9 @@ impl DefinitionStore for ZooKeeperStore {
     async fn changed(&self) {
         loop {
             let is_over = match &*self.last() {
-                LastRead::None => return,
-                LastRead::Failed => None,
-                LastRead::Watched { is_over, .. } => Some(is_over.clone()),
+                LastNodeRead::None => return,
+                LastNodeRead::Failed => None,
+                LastNodeRead::Watched { is_over, .. } => Some(is_over.clone()),
             };
             let mut states = self.zookeeper.states();
             match is_over {

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fault, quantity,
-    view::{View, keep_others, members},
+    TranslationFault, quantity,
+    view::{CheckedView, keep_others, members},
 };
 
 /// The keys of a container that are translated. All other keys are copied unchanged.
@@ -29,16 +29,19 @@ const READ: [&str; 17] = [
 ];
 
 /// Returns the scheduler's `Container` for a container in a template. `pod` is the `spec` of the template.
-pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
+pub(super) fn container(
+    container: CheckedView<'_>,
+    pod: CheckedView<'_>,
+) -> Result<Map<String, Value>, TranslationFault> {
     let resources = container.at("resources");
-    let limits = Quantities::read(resources.at("limits"))?;
+    let limits = ContainerQuantities::read(resources.at("limits"))?;
     // If only the limits contain a number of processors, all limits are used as the requests.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {
         limits
     } else {
-        Quantities::read(resources.at("requests"))?
+        ContainerQuantities::read(resources.at("requests"))?
     };
     let network_limit = pod.at("netLimit").value();
     let mut into = members(json!({
@@ -68,7 +71,12 @@ pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String
     Ok(into)
 }
 
-fn docker(container: View<'_>, pod: View<'_>, requests: Quantities, limits: Quantities) -> Value {
+fn docker(
+    container: CheckedView<'_>,
+    pod: CheckedView<'_>,
+    requests: ContainerQuantities,
+    limits: ContainerQuantities,
+) -> Value {
     json!({
         "Hostname": container.at("hostname").text(),
         "ForcePullImage": container.at("imagePullPolicy").text() == "Always",
@@ -86,7 +94,7 @@ fn docker(container: View<'_>, pod: View<'_>, requests: Quantities, limits: Quan
     })
 }
 
-fn parameter(parameter: View<'_>) -> Value {
+fn parameter(parameter: CheckedView<'_>) -> Value {
     let mut into = members(json!({
         "Key": parameter.at("key").text(),
         "Value": parameter.at("value").text(),
@@ -95,7 +103,7 @@ fn parameter(parameter: View<'_>) -> Value {
     into.into()
 }
 
-fn port(port: View<'_>) -> Value {
+fn port(port: CheckedView<'_>) -> Value {
     let mut into = members(json!({
         "ContainerPort": port.at("containerPort").integer(),
         "HostPort": port.at("hostPort").integer(),
@@ -112,7 +120,7 @@ fn port(port: View<'_>) -> Value {
 }
 
 /// Returns the scheduler's form of a volume. Keys of `unit` and of `unit.volume` that are not translated are copied.
-fn volume(unit: View<'_>) -> Value {
+fn volume(unit: CheckedView<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
         "ContainerPath": volume.at("mountPath").text(),
@@ -126,7 +134,11 @@ fn volume(unit: View<'_>) -> Value {
 
 /// Returns the values of a container's environment variables, by their names. If several variables have the same name,
 /// the last one is used. As in bcs-mesos-driver, a variable is left out if its value refers to an unknown resource.
-fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
+fn environment(
+    container: CheckedView<'_>,
+    requests: ContainerQuantities,
+    limits: ContainerQuantities,
+) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
         let value = match variable
@@ -152,7 +164,7 @@ fn fixed(number: f64) -> String {
     format!("{number:.6}")
 }
 
-fn health_check(check: View<'_>) -> Value {
+fn health_check(check: CheckedView<'_>) -> Value {
     let mut into = check.object();
     for (key, default) in [
         ("delaySeconds", 10),
@@ -169,14 +181,14 @@ fn health_check(check: View<'_>) -> Value {
 
 /// Amounts of resources: the number of processors, and the memory and disk in megabytes.
 #[derive(Clone, Copy, Debug)]
-struct Quantities {
+struct ContainerQuantities {
     cpus: f64,
     memory: f64,
     disk: f64,
 }
 
-impl Quantities {
-    fn read(list: View<'_>) -> Result<Self, Fault> {
+impl ContainerQuantities {
+    fn read(list: CheckedView<'_>) -> Result<Self, TranslationFault> {
         Ok(Self {
             cpus: quantity_of(list, "cpu")?,
             memory: quantity_of(list, "memory")?,
@@ -190,12 +202,12 @@ impl Quantities {
 }
 
 /// Returns the amount of one resource. As in bcs-mesos-driver, a text that is not a number means 0.
-fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
+fn quantity_of(list: CheckedView<'_>, key: &str) -> Result<f64, TranslationFault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();
     if number.is_finite() {
         Ok(number)
     } else {
-        Err(Fault::Encode(format!("{key} is `{text}`")))
+        Err(TranslationFault::Encode(format!("{key} is `{text}`")))
     }
 }

@@ -8,7 +8,7 @@ pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
 /// The reason why a request cannot be translated. `Display` writes the message of bcs-mesos-driver, with details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum TranslationFault {
     /// The kind of the object in the body cannot be read.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
@@ -58,7 +58,7 @@ pub(crate) enum Fault {
     Watch,
 }
 
-impl Fault {
+impl TranslationFault {
     pub(crate) fn reply(&self) -> Response<Bytes> {
         let message = self.to_string();
         let code = match self {

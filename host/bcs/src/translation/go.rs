@@ -1,6 +1,6 @@
 //! Types that decode JSON as Go's decoder does in bcs-mesos-driver and the scheduler.
 
-use admittance_admission::Pattern;
+use admittance_admission::PointerPattern;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -10,7 +10,7 @@ const MAX_REPORTED: usize = 16;
 /// A type of a Go program, and the JSON values that Go's decoder accepts for it. `null` is accepted for every type, and
 /// means the type's zero value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Type {
+pub(crate) enum GoType {
     /// The Go type `string`, and named types based on it.
     Text,
     /// The Go type `time.Time`, in the format of RFC 3339.
@@ -25,7 +25,7 @@ pub(crate) enum Type {
     /// The Go type `map[string]string`.
     Texts,
     /// A slice of Go. No object in it may be `null`, because `null` in some lists crashes bcs-mesos-driver.
-    List(&'static Type),
+    List(&'static GoType),
     /// A struct of Go. Keys in JSON that none of its fields has are ignored.
     Struct(&'static [Field]),
     /// The Go type `interface{}`, for which any JSON value is accepted.
@@ -42,9 +42,9 @@ pub(crate) enum Width {
 
 /// A field of a Go struct: its key in JSON, and its type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
+pub(crate) struct Field(pub(crate) &'static str, pub(crate) GoType);
 
-impl Type {
+impl GoType {
     /// Checks that Go's decoder would accept the value for this type. The value's keys must be spelled as in the type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
@@ -59,7 +59,7 @@ impl Type {
     }
 
     /// Returns the path of every key that a value of this type can have, as a pattern.
-    pub(crate) fn patterns(&self) -> Vec<Pattern> {
+    pub(crate) fn patterns(&self) -> Vec<PointerPattern> {
         // Parsing never fails, because a test checks that each path is a valid pattern.
         self.places()
             .iter()

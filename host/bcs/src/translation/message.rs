@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Fault,
-    view::{View, keep_others, members},
+    TranslationFault,
+    view::{CheckedView, keep_others, members},
 };
 
 /// The types of messages in requests of clients, and the scheduler's numbers for these types.
@@ -48,13 +48,13 @@ const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
 /// Returns the scheduler's `BcsMessage` for a client's message. Fields of the client's message that BCS's type does not
 /// have are copied, unless `BcsMessage` has a field of that name.
-pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
+pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,
         "remote" => MessageType::Remote,
         "signal" => MessageType::Signal,
         "env-key" => MessageType::EnvironmentKey,
-        _ => return Err(Fault::MessageType),
+        _ => return Err(TranslationFault::MessageType),
     };
     let data = message.at("msgdata");
     let (key, content, read, optional): (_, _, &[&str], &[&str]) = match kind {
@@ -117,10 +117,10 @@ pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
 }
 
 /// Returns the number of a signal. The scheduler stores it in 32 bits, so a larger number is an error.
-fn signal(value: View<'_>) -> Result<u32, Fault> {
+fn signal(value: CheckedView<'_>) -> Result<u32, TranslationFault> {
     value
         .value()
         .as_u64()
         .and_then(|number| number.try_into().ok())
-        .ok_or_else(|| Fault::Json("msgdata.signal is not the number of a signal".to_owned()))
+        .ok_or_else(|| TranslationFault::Json("msgdata.signal is not the number of a signal".to_owned()))
 }

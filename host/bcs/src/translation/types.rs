@@ -4,14 +4,14 @@
 
 use super::go::{
     Field,
-    Type::{self, Any, Flag, Integer, List, Number, Struct, Text, Texts, Time},
+    GoType::{self, Any, Flag, Integer, List, Number, Struct, Text, Texts, Time},
     Width::{Signed32, Signed64, Unsigned32, Unsigned64},
 };
 
-pub(crate) const TYPE_META: Type = Struct(&[Field("apiVersion", Text), Field("kind", Text)]);
+pub(crate) const TYPE_META: GoType = Struct(&[Field("apiVersion", Text), Field("kind", Text)]);
 
 /// BCS's type `ReplicaController`, for applications and processes.
-pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
+pub(crate) const REPLICA_CONTROLLER: GoType = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
     Field("metadata", OBJECT_META),
@@ -22,7 +22,7 @@ pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
     Field("constraint", CONSTRAINT),
 ]);
 
-pub(crate) const DEPLOYMENT: Type = Struct(&[
+pub(crate) const DEPLOYMENT: GoType = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
     Field("metadata", OBJECT_META),
@@ -42,7 +42,7 @@ pub(crate) const DEPLOYMENT: Type = Struct(&[
     Field("constraint", CONSTRAINT),
 ]);
 
-pub(crate) const DAEMONSET: Type = Struct(&[
+pub(crate) const DAEMONSET: GoType = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
     Field("metadata", OBJECT_META),
@@ -52,7 +52,7 @@ pub(crate) const DAEMONSET: Type = Struct(&[
 ]);
 
 /// BCS's type `SendMsgOpeParam`, for a message to an application.
-pub(crate) const MESSAGE: Type = Struct(&[
+pub(crate) const MESSAGE: GoType = Struct(&[
     Field("name", Text),
     Field("namespace", Text),
     Field("setid", Text),
@@ -62,13 +62,13 @@ pub(crate) const MESSAGE: Type = Struct(&[
     Field("taskgroupid", Text),
 ]);
 
-const WORKLOAD_SPEC: Type = Struct(&[
+const WORKLOAD_SPEC: GoType = Struct(&[
     Field("instance", Integer(Signed32)),
     Field("selector", Texts),
     Field("template", POD_TEMPLATE),
 ]);
 
-const OBJECT_META: Type = Struct(&[
+const OBJECT_META: GoType = Struct(&[
     Field("name", Text),
     Field("namespace", Text),
     Field("creationTimestamp", Time),
@@ -77,14 +77,14 @@ const OBJECT_META: Type = Struct(&[
     Field("clusterName", Text),
 ]);
 
-const UPDATE_POLICY: Type = Struct(&[
+const UPDATE_POLICY: GoType = Struct(&[
     Field("updateDelay", Integer(Signed64)),
     Field("maxRetries", Integer(Signed64)),
     Field("maxFailovers", Integer(Signed64)),
     Field("action", Text),
 ]);
 
-const RESTART_POLICY: Type = Struct(&[
+const RESTART_POLICY: GoType = Struct(&[
     Field("policy", Text),
     Field("interval", Integer(Signed64)),
     Field("backoff", Integer(Signed64)),
@@ -92,9 +92,9 @@ const RESTART_POLICY: Type = Struct(&[
     Field("hostRetainTime", Integer(Signed64)),
 ]);
 
-const KILL_POLICY: Type = Struct(&[Field("gracePeriod", Integer(Signed64))]);
+const KILL_POLICY: GoType = Struct(&[Field("gracePeriod", Integer(Signed64))]);
 
-const STRATEGY: Type = Struct(&[
+const STRATEGY: GoType = Struct(&[
     Field("type", Text),
     Field(
         "rollingupdate",
@@ -108,14 +108,14 @@ const STRATEGY: Type = Struct(&[
     ),
 ]);
 
-const CONSTRAINT: Type = Struct(&[
+const CONSTRAINT: GoType = Struct(&[
     Field("intersectionItem", List(&CONSTRAINT_ITEM)),
     Field("nodeSelector", Texts),
 ]);
 
-const CONSTRAINT_ITEM: Type = Struct(&[Field("unionData", List(&CONSTRAINT_DATA))]);
+const CONSTRAINT_ITEM: GoType = Struct(&[Field("unionData", List(&CONSTRAINT_DATA))]);
 
-const CONSTRAINT_DATA: Type = Struct(&[
+const CONSTRAINT_DATA: GoType = Struct(&[
     Field("name", Text),
     Field("operate", Text),
     Field("type", Integer(Signed32)),
@@ -125,12 +125,12 @@ const CONSTRAINT_DATA: Type = Struct(&[
     Field("set", Struct(&[Field("item", List(&Text))])),
 ]);
 
-const RANGE: Type = Struct(&[
+const RANGE: GoType = Struct(&[
     Field("begin", Integer(Unsigned64)),
     Field("end", Integer(Unsigned64)),
 ]);
 
-const POD_TEMPLATE: Type = Struct(&[
+const POD_TEMPLATE: GoType = Struct(&[
     Field("metadata", OBJECT_META),
     Field(
         "spec",
@@ -145,7 +145,7 @@ const POD_TEMPLATE: Type = Struct(&[
     ),
 ]);
 
-const CONTAINER: Type = Struct(&[
+const CONTAINER: GoType = Struct(&[
     Field("name", Text),
     Field("hostname", Text),
     Field("command", Text),
@@ -167,7 +167,7 @@ const CONTAINER: Type = Struct(&[
     Field("secrets", List(&SECRET)),
 ]);
 
-const PROCESS: Type = Struct(&[
+const PROCESS: GoType = Struct(&[
     Field("procName", Text),
     Field("workPath", Text),
     Field("uris", List(&URI)),
@@ -192,16 +192,16 @@ const PROCESS: Type = Struct(&[
 ]);
 
 /// BCS's type declares no JSON keys for these fields, so they are spelled as in the documentation, in lower case.
-const URI: Type = Struct(&[
+const URI: GoType = Struct(&[
     Field("value", Text),
     Field("user", Text),
     Field("pwd", Text),
     Field("outputDir", Text),
 ]);
 
-const KEY_VALUE: Type = Struct(&[Field("key", Text), Field("value", Text)]);
+const KEY_VALUE: GoType = Struct(&[Field("key", Text), Field("value", Text)]);
 
-const ENVIRONMENT: Type = Struct(&[
+const ENVIRONMENT: GoType = Struct(&[
     Field("name", Text),
     Field("value", Text),
     Field(
@@ -210,7 +210,7 @@ const ENVIRONMENT: Type = Struct(&[
     ),
 ]);
 
-const PORT: Type = Struct(&[
+const PORT: GoType = Struct(&[
     Field("name", Text),
     Field("hostPort", Integer(Signed32)),
     Field("containerPort", Integer(Signed32)),
@@ -218,7 +218,7 @@ const PORT: Type = Struct(&[
     Field("protocol", Text),
 ]);
 
-const HEALTH_CHECK: Type = Struct(&[
+const HEALTH_CHECK: GoType = Struct(&[
     Field("type", Text),
     Field("delaySeconds", Integer(Signed64)),
     Field("gracePeriodSeconds", Integer(Signed64)),
@@ -242,17 +242,17 @@ const HEALTH_CHECK: Type = Struct(&[
     ),
 ]);
 
-const RESOURCES: Type = Struct(&[
+const RESOURCES: GoType = Struct(&[
     Field("limits", QUANTITIES),
     Field("requests", QUANTITIES),
     Field("extendedResources", List(&EXTENDED_RESOURCE)),
 ]);
 
-const QUANTITIES: Type = Struct(&[Field("cpu", Text), Field("memory", Text), Field("storage", Text)]);
+const QUANTITIES: GoType = Struct(&[Field("cpu", Text), Field("memory", Text), Field("storage", Text)]);
 
-const EXTENDED_RESOURCE: Type = Struct(&[Field("name", Text), Field("value", Number)]);
+const EXTENDED_RESOURCE: GoType = Struct(&[Field("name", Text), Field("value", Number)]);
 
-const VOLUME: Type = Struct(&[
+const VOLUME: GoType = Struct(&[
     Field("name", Text),
     Field(
         "volume",
@@ -265,9 +265,9 @@ const VOLUME: Type = Struct(&[
     ),
 ]);
 
-const CONFIG_MAP: Type = Struct(&[Field("name", Text), Field("items", List(&CONFIG_MAP_ITEM))]);
+const CONFIG_MAP: GoType = Struct(&[Field("name", Text), Field("items", List(&CONFIG_MAP_ITEM))]);
 
-const CONFIG_MAP_ITEM: Type = Struct(&[
+const CONFIG_MAP_ITEM: GoType = Struct(&[
     Field("type", Text),
     Field("dataKey", Text),
     Field("dataKeyAlias", Text),
@@ -277,9 +277,9 @@ const CONFIG_MAP_ITEM: Type = Struct(&[
     Field("user", Text),
 ]);
 
-const SECRET: Type = Struct(&[Field("secretName", Text), Field("items", List(&SECRET_ITEM))]);
+const SECRET: GoType = Struct(&[Field("secretName", Text), Field("items", List(&SECRET_ITEM))]);
 
-const SECRET_ITEM: Type = Struct(&[
+const SECRET_ITEM: GoType = Struct(&[
     Field("type", Text),
     Field("dataKey", Text),
     Field("keyOrPath", Text),

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fault,
+    TranslationFault,
     container::container,
-    view::{View, keep_others, members},
+    view::{CheckedView, keep_others, members},
 };
-use crate::routes::Kind;
+use crate::routes::RequiredKind;
 
 /// A part of the keys of labels and annotations that contain lists of addresses, from which spaces are removed.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
@@ -21,33 +21,36 @@ const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
 /// Returns `RunAs`, the namespace of an object. For an application or process without one, it is the default namespace.
-pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
+pub(super) fn run_as(kind: RequiredKind, object: CheckedView<'_>) -> String {
     match (kind, object.at("metadata").at("namespace").text()) {
-        (Kind::Application | Kind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
+        (RequiredKind::Application | RequiredKind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
         (_, namespace) => namespace.to_owned(),
     }
 }
 
 /// Returns the scheduler's `Version` for an object of this kind, without the field `raw_json`.
-pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>, Fault> {
+pub(super) fn version(
+    kind: RequiredKind,
+    object: CheckedView<'_>,
+) -> Result<Map<String, Value>, TranslationFault> {
     let mut restart_policy = object.at("restartPolicy").object();
     match object.at("restartPolicy").at("policy").text() {
         "" => {
             restart_policy.insert("policy".to_owned(), "OnFailure".into());
         }
         "OnFailure" | "Always" | "Never" => {}
-        _ => return Err(Fault::RestartPolicy),
+        _ => return Err(TranslationFault::RestartPolicy),
     }
     let template = object.at("spec").at("template");
     if !template.exists() {
-        return Err(Fault::NoTemplate);
+        return Err(TranslationFault::NoTemplate);
     }
     let pod = template.at("spec");
-    let containers: Vec<View<'_>> = pod.at("containers").elements().collect();
-    let processes: Vec<View<'_>> = pod.at("processes").elements().collect();
+    let containers: Vec<CheckedView<'_>> = pod.at("containers").elements().collect();
+    let processes: Vec<CheckedView<'_>> = pod.at("processes").elements().collect();
     match (containers.is_empty(), processes.is_empty()) {
-        (true, true) => return Err(Fault::NothingToRun),
-        (false, false) => return Err(Fault::ContainersAndProcesses),
+        (true, true) => return Err(TranslationFault::NothingToRun),
+        (false, false) => return Err(TranslationFault::ContainersAndProcesses),
         (true, false) | (false, true) => {}
     }
 
@@ -70,20 +73,20 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
         "KillPolicy": kill_policy,
         "RestartPolicy": restart_policy,
         "Constraints": match kind {
-            Kind::Daemonset => Value::Null,
+            RequiredKind::Daemonset => Value::Null,
             _ => object.at("constraint").value(),
         },
         "Uris": [],
         "Ip": [],
         "Mode": "",
         "Kind": match kind {
-            Kind::Deployment if processes.is_empty() => Kind::Application.as_str(),
-            Kind::Deployment => Kind::Process.as_str(),
+            RequiredKind::Deployment if processes.is_empty() => RequiredKind::Application.as_str(),
+            RequiredKind::Deployment => RequiredKind::Process.as_str(),
             kind => kind.as_str(),
         },
     }));
     // For kinds other than a daemonset, the scheduler gets the whole object as well, so unknown fields are not copied.
-    if kind == Kind::Daemonset {
+    if kind == RequiredKind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
     }
@@ -91,12 +94,12 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
 }
 
 /// Returns `metadata` in the form of the scheduler's `ObjectMeta`, which always contains the name and namespace.
-pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Value> {
+pub(super) fn object_metadata(kind: RequiredKind, metadata: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.object();
     for key in ["name", "namespace"] {
         into.insert(key.to_owned(), metadata.at(key).text().into());
     }
-    if let (Kind::Application | Kind::Process, Some(Value::Object(annotations))) =
+    if let (RequiredKind::Application | RequiredKind::Process, Some(Value::Object(annotations))) =
         (kind, into.get_mut("annotations"))
     {
         join_addresses(annotations);
@@ -106,7 +109,7 @@ pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Val
 
 /// Returns the metadata of the template, with the name and namespace of the object. Labels of the object are added if
 /// the template has no label with the same key.
-fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
+fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {
         into.insert(key.to_owned(), metadata.at(key).text().into());
@@ -122,10 +125,10 @@ fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
 }
 
 /// Returns the labels of the object and of its template. If both have the same key, the value of the template is used.
-fn labels(kind: Kind, metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
+fn labels(kind: RequiredKind, metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());
-    if matches!(kind, Kind::Application | Kind::Process) {
+    if matches!(kind, RequiredKind::Application | RequiredKind::Process) {
         join_addresses(&mut into);
     }
     into

@@ -6,9 +6,9 @@ use admittance_admission::same_key;
 
 /// A part of a JSON value whose types were checked; empty if the value has no such part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a>(Option<&'a Value>);
+pub(super) struct CheckedView<'a>(Option<&'a Value>);
 
-impl<'a> View<'a> {
+impl<'a> CheckedView<'a> {
     pub(super) fn new(value: &'a Value) -> Self {
         Self(Some(value).filter(|value| !value.is_null()))
     }
@@ -35,7 +35,7 @@ impl<'a> View<'a> {
         self.0.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    pub(super) fn elements(self) -> impl Iterator<Item = View<'a>> {
+    pub(super) fn elements(self) -> impl Iterator<Item = CheckedView<'a>> {
         self.0
             .and_then(Value::as_array)
             .into_iter()
@@ -43,7 +43,7 @@ impl<'a> View<'a> {
             .map(Self::new)
     }
 
-    pub(super) fn members(self) -> impl Iterator<Item = (&'a str, View<'a>)> {
+    pub(super) fn members(self) -> impl Iterator<Item = (&'a str, CheckedView<'a>)> {
         self.0
             .and_then(Value::as_object)
             .into_iter()
@@ -65,7 +65,12 @@ impl<'a> View<'a> {
 ///
 /// Members that the scheduler would read as its own fields are left out: members that `into` has, and members in
 /// `optional`. The scheduler would refuse them, or act on values that the driver has not checked.
-pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
+pub(super) fn keep_others(
+    from: CheckedView<'_>,
+    read: &[&str],
+    into: &mut Map<String, Value>,
+    optional: &[&str],
+) {
     let own: Vec<String> = into.keys().cloned().collect();
     let own = || own.iter().map(String::as_str).chain(optional.iter().copied());
     for (key, value) in from.members() {

@@ -21,11 +21,11 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    Fault,
+    TranslationFault,
     version::{object_metadata, run_as, version},
-    view::{View, keep_others, members},
+    view::{CheckedView, keep_others, members},
 };
-use crate::routes::{Address, Kind};
+use crate::routes::{RequiredKind, TargetValues};
 
 /// The keys of an object of BCS's type `BcsDaemonset`.
 const DAEMONSET: [&str; 6] = [
@@ -40,17 +40,21 @@ const DAEMONSET: [&str; 6] = [
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
 /// Returns the body that the scheduler gets for an object of this kind. `text` is the text of the whole object.
-pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<Vec<u8>, Fault> {
+pub(super) fn workload(
+    kind: RequiredKind,
+    object: CheckedView<'_>,
+    text: &RawValue,
+) -> Result<Vec<u8>, TranslationFault> {
     // The scheduler makes IDs of taskgroups from the name, and splits them at dots.
     if object.at("metadata").at("name").text().contains('.') {
-        return Err(Fault::Name);
+        return Err(TranslationFault::Name);
     }
     let sent = match kind {
-        Kind::Deployment => WithOriginal {
+        RequiredKind::Deployment => WithOriginal {
             members: deployment(object)?,
             original: Some(text),
         },
-        Kind::Daemonset => WithOriginal {
+        RequiredKind::Daemonset => WithOriginal {
             members: daemonset(object)?,
             original: None,
         },
@@ -59,12 +63,12 @@ pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<
             original: Some(text),
         },
     };
-    serde_json::to_vec(&sent).map_err(|error| Fault::Encode(error.to_string()))
+    serde_json::to_vec(&sent).map_err(|error| TranslationFault::Encode(error.to_string()))
 }
 
 /// Returns the values from an object of this kind that the scheduler's path contains.
-pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
-    Address {
+pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValues {
+    TargetValues {
         namespace: run_as(kind, object),
         name: object.at("metadata").at("name").text().to_owned(),
         instances: object.at("spec").at("instance").integer(),
@@ -72,14 +76,15 @@ pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
 }
 
 /// Returns the scheduler's `DeploymentDef`. A deployment without a template binds an existing application.
-fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
+fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let spec = object.at("spec");
-    let mut into = members(json!({"metadata": object_metadata(Kind::Deployment, object.at("metadata"))}));
+    let mut into =
+        members(json!({"metadata": object_metadata(RequiredKind::Deployment, object.at("metadata"))}));
     if spec.at("selector").exists() {
         into.insert("selector".to_owned(), spec.at("selector").value());
     }
     let version = if spec.at("template").exists() {
-        version(Kind::Deployment, object)?.into()
+        version(RequiredKind::Deployment, object)?.into()
     } else {
         Value::Null
     };
@@ -92,11 +97,14 @@ fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
 }
 
 /// Returns the scheduler's `BcsDaemonsetDef` for a daemonset. The fields of the metadata are direct members of it.
-fn daemonset(object: View<'_>) -> Result<Map<String, Value>, Fault> {
-    let mut into = object_metadata(Kind::Daemonset, object.at("metadata"));
+fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
+    let mut into = object_metadata(RequiredKind::Daemonset, object.at("metadata"));
     // If the metadata had a field `version`, it would replace the `Version` in the `BcsDaemonsetDef`.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
-    into.insert("version".to_owned(), version(Kind::Daemonset, object)?.into());
+    into.insert(
+        "version".to_owned(),
+        version(RequiredKind::Daemonset, object)?.into(),
+    );
     keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
     Ok(into)
 }

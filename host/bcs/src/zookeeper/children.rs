@@ -37,7 +37,7 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
 /// As in BCS, the sequence number is the last 10 characters of a name. Children whose names do not end with one are not
 /// members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct RegisteredMember {
     /// The name of the member's node, which is the last part of its path.
     pub name: String,
     /// The sequence number, by which members are sorted: members that registered earlier have smaller numbers.
@@ -46,7 +46,7 @@ pub struct Member {
     pub data: Bytes,
 }
 
-impl Child for Member {
+impl Child for RegisteredMember {
     async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Vec<Self>, ZooKeeperError> {
         // All requests are sent before the first response is awaited, to save time.
         let requests: Vec<_> = in_order(names)
@@ -102,12 +102,12 @@ pub(crate) fn sequence(name: &str) -> Option<i64> {
 
 /// Follows the children of a node: their list is kept up to date in the background until this value is dropped.
 #[derive(Debug)]
-pub struct Followed<T> {
+pub struct FollowedChildren<T> {
     list: watch::Receiver<Arc<ChildList<T>>>,
     _task: AbortOnDropHandle<()>,
 }
 
-impl<T: Child> Followed<T> {
+impl<T: Child> FollowedChildren<T> {
     pub(super) fn start(zookeeper: ZooKeeper, path: &str) -> Self {
         let (sender, list) = watch::channel(Arc::new(ChildList {
             children: Vec::new(),

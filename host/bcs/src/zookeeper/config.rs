@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use crate::zookeeper::Servers;
+use crate::zookeeper::EnsembleAddress;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsembleConfig {
     /// The servers of the ensemble, and the root node below which all paths start.
-    pub servers: Servers,
+    pub servers: EnsembleAddress,
     /// The user who may change the nodes that this program creates. Default: none, so everyone may change them.
-    pub digest: Option<Digest>,
+    pub digest: Option<ZooKeeperDigest>,
     /// The time after which the ensemble ends a silent session and removes its ephemeral nodes. The ensemble adjusts it
     /// to its own bounds. Default: 10 s.
     pub session_timeout: Duration,
@@ -15,7 +15,7 @@ pub struct EnsembleConfig {
 
 impl EnsembleConfig {
     /// Creates the configuration of the ensemble with these servers, with default values for all other settings.
-    pub fn new(servers: Servers) -> Self {
+    pub fn new(servers: EnsembleAddress) -> Self {
         Self {
             servers,
             digest: None,
@@ -28,12 +28,12 @@ impl EnsembleConfig {
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 // The output for debugging leaves out the password, so that it is never logged.
 #[debug("Digest {{ user: {user:?}, .. }}")]
-pub struct Digest {
+pub struct ZooKeeperDigest {
     user: String,
     password: String,
 }
 
-impl Digest {
+impl ZooKeeperDigest {
     /// Creates the user with this name and password. The name must not contain a colon, because a colon separates it
     /// from the password. Both may be empty, as in a BCS that was built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {

@@ -1,13 +1,16 @@
 use zookeeper_client::Error;
 
-use crate::zookeeper::Servers;
+use crate::zookeeper::EnsembleAddress;
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
     #[error("ZooKeeper at {servers} is unavailable: {reason}")]
-    Unavailable { servers: Servers, reason: String },
+    Unavailable {
+        servers: EnsembleAddress,
+        reason: String,
+    },
     #[error("ZooKeeper at {servers}: the root node of the connection string does not exist; create it")]
-    NoRoot { servers: Servers },
+    NoRoot { servers: EnsembleAddress },
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
         /// The action that failed, as a word before the path in the message, such as `reading` or `creating`.

@@ -10,7 +10,7 @@ use crate::zookeeper::ZooKeeper;
 
 /// An ephemeral node with a sequence number. ZooKeeper removes the node when the session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registration {
+pub struct NodeRegistration {
     /// The path of the parent node. Missing nodes on this path are created as persistent nodes without data.
     pub parent: String,
     /// The middle part of the node's name. As in BCS, the path of the node is `{parent}/_c_{32 hexadecimal
@@ -22,7 +22,7 @@ pub struct Registration {
 /// Keeps a node registered until this is withdrawn or dropped. If the session is lost, or the node is deleted, creates
 /// the node again, after a deletion within 3 s.
 #[derive(Debug)]
-pub struct Registered {
+pub struct HeldRegistration {
     state: watch::Receiver<RegistrationState>,
     wanted: watch::Sender<NodeGoal>,
     stop: CancellationToken,
@@ -53,8 +53,8 @@ impl RegistrationState {
     }
 }
 
-impl Registered {
-    pub(crate) fn keep(zookeeper: ZooKeeper, registration: Registration, is_present: bool) -> Self {
+impl HeldRegistration {
+    pub(crate) fn keep(zookeeper: ZooKeeper, registration: NodeRegistration, is_present: bool) -> Self {
         let (sender, state) = watch::channel(RegistrationState::Missing {
             reason: "not registered yet".to_owned(),
             is_refused: false,
@@ -109,7 +109,7 @@ impl Registered {
     }
 }
 
-impl Drop for Registered {
+impl Drop for HeldRegistration {
     fn drop(&mut self) {
         self.stop.cancel();
     }

@@ -8,7 +8,7 @@ const DEFAULT_PORT: u16 = 2181;
 
 /// A server of an ensemble, written as `host`, `host:port` or `[2001:db8::1]:port`. The default port is 2181.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Server {
+pub struct EnsembleServer {
     host: String,
     port: u16,
 }
@@ -17,8 +17,8 @@ pub struct Server {
 ///
 /// As text, this is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or `10.0.0.1:2181/below/this/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Servers {
-    servers: Vec<Server>,
+pub struct EnsembleAddress {
+    servers: Vec<EnsembleServer>,
     /// The root node below which all paths start; `None` if it is `/`.
     root: Option<String>,
 }
@@ -34,7 +34,7 @@ pub enum ServersError {
     Root { path: String, reason: &'static str },
 }
 
-impl Server {
+impl EnsembleServer {
     /// Returns the host name or IP address of the server. An IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
@@ -45,10 +45,10 @@ impl Server {
     }
 }
 
-impl Servers {
+impl EnsembleAddress {
     /// Creates a list of servers with a root node. As the root, `/` means `None`.
     pub fn new(
-        servers: impl IntoIterator<Item = Server>,
+        servers: impl IntoIterator<Item = EnsembleServer>,
         root: Option<String>,
     ) -> Result<Self, ServersError> {
         let servers: Vec<_> = servers.into_iter().collect();
@@ -70,7 +70,7 @@ impl Servers {
     }
 
     /// Returns the servers in the order of the configuration.
-    pub fn iter(&self) -> impl Iterator<Item = &Server> {
+    pub fn iter(&self) -> impl Iterator<Item = &EnsembleServer> {
         self.servers.iter()
     }
 
@@ -80,7 +80,7 @@ impl Servers {
     }
 }
 
-impl FromStr for Server {
+impl FromStr for EnsembleServer {
     type Err = ServersError;
 
     fn from_str(text: &str) -> Result<Self, ServersError> {
@@ -131,7 +131,7 @@ impl FromStr for Server {
     }
 }
 
-impl FromStr for Servers {
+impl FromStr for EnsembleAddress {
     type Err = ServersError;
 
     fn from_str(text: &str) -> Result<Self, ServersError> {
@@ -153,7 +153,7 @@ impl FromStr for Servers {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for EnsembleServer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(formatter, "[{}]:{}", self.host, self.port)
@@ -163,7 +163,7 @@ impl fmt::Display for Server {
     }
 }
 
-impl fmt::Display for Servers {
+impl fmt::Display for EnsembleAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, server) in self.servers.iter().enumerate() {
             if index > 0 {
@@ -191,7 +191,7 @@ mod tests {
             ("[::1]", "[::1]:2181"),
             ("[2001:db8::1]:7,a", "[2001:db8::1]:7,a:2181"),
         ] {
-            let servers: Servers = text.parse().unwrap();
+            let servers: EnsembleAddress = text.parse().unwrap();
             assert_eq!(servers.to_string(), written, "{text}");
             assert_eq!(servers.to_string().parse(), Ok(servers), "{text}");
         }
@@ -218,7 +218,7 @@ mod tests {
             ("tcp+tls://a:2181", "must not have a scheme"),
             ("a/bcs/", "must not end with `/`"),
         ] {
-            let error = text.parse::<Servers>().unwrap_err().to_string();
+            let error = text.parse::<EnsembleAddress>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

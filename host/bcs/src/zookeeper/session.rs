@@ -15,7 +15,10 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Acls, Client, SessionId};
 
-use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
+use crate::zookeeper::{
+    EnsembleAddress, EnsembleConfig, FollowedChildren, HeldRegistration, NodeRegistration, RegisteredMember,
+    ZooKeeperError,
+};
 
 /// The pause before a retry if the error was not a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,14 +32,14 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, derive_more::Debug)]
 #[debug("ZooKeeper {{ servers: {:?}, state: {:?}, .. }}", shared.servers, shared.states.borrow())]
 pub struct ZooKeeper {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSession>,
 }
 
-struct Shared {
-    servers: Servers,
+struct SharedSession {
+    servers: EnsembleAddress,
     is_authenticated: bool,
     states: watch::Receiver<SessionState>,
-    connection: watch::Receiver<Connection>,
+    connection: watch::Receiver<SessionConnection>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -62,7 +65,7 @@ pub enum SessionState {
 }
 
 /// The client of the session, or the reason why there is no connection.
-type Connection = Result<Client, String>;
+type SessionConnection = Result<Client, String>;
 
 impl SessionState {
     /// Returns whether the session is connected, so that requests to ZooKeeper are possible.
@@ -101,7 +104,7 @@ impl ZooKeeper {
         let (connection_sender, connection) = watch::channel(Err("not connected yet".to_owned()));
         let task = tokio::spawn(connect::keep(config, state_sender, connection_sender));
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedSession {
                 servers,
                 is_authenticated,
                 states,
@@ -111,7 +114,7 @@ impl ZooKeeper {
         }
     }
 
-    pub fn servers(&self) -> &Servers {
+    pub fn servers(&self) -> &EnsembleAddress {
         &self.shared.servers
     }
 
@@ -145,23 +148,24 @@ impl ZooKeeper {
     }
 
     /// Follows the members that are registered below the node at this path. The node need not exist.
-    pub fn members(&self, path: &str) -> Followed<Member> {
-        Followed::start(self.clone(), path)
+    pub fn members(&self, path: &str) -> FollowedChildren<RegisteredMember> {
+        FollowedChildren::start(self.clone(), path)
     }
 
     /// Follows the names of the children of the node at this path. The node need not exist.
-    pub fn children(&self, path: &str) -> Followed<String> {
-        Followed::start(self.clone(), path)
+    pub fn children(&self, path: &str) -> FollowedChildren<String> {
+        FollowedChildren::start(self.clone(), path)
     }
 
     /// Creates a node, and keeps it registered until the result is withdrawn or dropped.
-    pub fn register(&self, registration: Registration) -> Registered {
-        Registered::keep(self.clone(), registration, true)
+    pub fn register(&self, registration: NodeRegistration) -> HeldRegistration {
+        HeldRegistration::keep(self.clone(), registration, true)
     }
 
-    /// Creates and keeps a node as [`register`](Self::register) does, once [`Registered::set_present`] requests it.
-    pub fn register_later(&self, registration: Registration) -> Registered {
-        Registered::keep(self.clone(), registration, false)
+    /// Creates and keeps a node as [`register`](Self::register) does, once [`HeldRegistration::set_present`] requests
+    /// it.
+    pub fn register_later(&self, registration: NodeRegistration) -> HeldRegistration {
+        HeldRegistration::keep(self.clone(), registration, false)
     }
 
     /// Calls `follow` for each session. Reports an error of `follow`, or why there is no session. Never returns.

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use crate::conformance::{StoreFixture, each_rule, tests};
 
-struct Files {
+struct FileStoreFixture {
     directory: TempDir,
 }
 
-impl Files {
+impl FileStoreFixture {
     fn definitions(&self) -> std::path::PathBuf {
         self.directory.path().join("definitions")
     }
@@ -21,7 +21,7 @@ impl Files {
     }
 }
 
-impl StoreFixture for Files {
+impl StoreFixture for FileStoreFixture {
     type Store = FileStore;
 
     const TAKES_SEVERAL: bool = true;
@@ -56,4 +56,4 @@ impl StoreFixture for Files {
     }
 }
 
-each_rule!(tests, Files);
+each_rule!(tests, FileStoreFixture);

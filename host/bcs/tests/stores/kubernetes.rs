@@ -37,7 +37,7 @@ const NEVER: Duration = Duration::from_secs(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// An API server and its etcd, which are both killed when this is dropped.
-struct Kubernetes {
+struct EtcdAndApiServer {
     directory: TempDir,
     arguments: Vec<String>,
     api_server: Option<Program>,
@@ -72,7 +72,7 @@ impl Drop for Program {
     }
 }
 
-impl Kubernetes {
+impl EtcdAndApiServer {
     async fn start() -> Self {
         let directory = TempDir::new().unwrap();
         let path = directory.path();
@@ -218,12 +218,12 @@ fn write_files(directory: &Path, address: SocketAddr) {
 }
 
 /// The API server that all tests of this file share. Each test first deletes all definitions.
-static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<Kubernetes>>> = OnceLock::new();
+static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<EtcdAndApiServer>>> = OnceLock::new();
 
 /// The API server that was taken out of [`KUBERNETES`]. Dropping this puts it back.
-struct Resources(Option<Kubernetes>);
+struct BorrowedApiServer(Option<EtcdAndApiServer>);
 
-impl Drop for Resources {
+impl Drop for BorrowedApiServer {
     fn drop(&mut self) {
         if let Some(shared) = KUBERNETES.get()
             && let Ok(mut shared) = shared.try_lock()
@@ -233,13 +233,13 @@ impl Drop for Resources {
     }
 }
 
-impl Resources {
-    fn kubernetes(&self) -> &Kubernetes {
+impl BorrowedApiServer {
+    fn kubernetes(&self) -> &EtcdAndApiServer {
         self.0.as_ref().unwrap()
     }
 }
 
-impl StoreFixture for Resources {
+impl StoreFixture for BorrowedApiServer {
     type Store = CustomResourceStore;
 
     const TAKES_SEVERAL: bool = false;
@@ -249,7 +249,7 @@ impl StoreFixture for Resources {
         let mut shared = KUBERNETES.get_or_init(Default::default).lock().await;
         let kubernetes = match shared.take() {
             Some(kubernetes) => kubernetes,
-            None => Kubernetes::start().await,
+            None => EtcdAndApiServer::start().await,
         };
         let listed = kubernetes.request(Method::GET, RESOURCES, None).await.unwrap();
         let listed: Value = serde_json::from_str(&listed).unwrap();
@@ -329,8 +329,8 @@ async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
         eprintln!("{PROGRAMS} is not set: nothing is tried on a real API server");
         return;
     }
-    each_rule!(one_after_another, Resources);
-    each_rule_of_shared!(one_after_another, Resources);
+    each_rule!(one_after_another, BorrowedApiServer);
+    each_rule_of_shared!(one_after_another, BorrowedApiServer);
     // A static is never dropped, so the server is taken out of it, which stops the server.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();

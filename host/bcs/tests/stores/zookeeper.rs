@@ -6,14 +6,14 @@ use std::{
 };
 
 use admittance_bcs::stores::ZooKeeperStore;
-use admittance_bcs::zookeeper::{Digest, EnsembleConfig, ZooKeeper};
+use admittance_bcs::zookeeper::{EnsembleConfig, ZooKeeper, ZooKeeperDigest};
 use admittance_definitions::{DefinitionId, DefinitionStore, StoreError};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 use crate::{
     conformance::{StoreFixture, each_rule, each_rule_of_shared, tests},
     documents::{assert_holds, creation, deletion, document, id, ids, replacement, soon, until_hook},
-    ensemble::{self, Server},
+    ensemble::{self, TestZooKeeper},
     old_server::OldServer,
 };
 
@@ -21,9 +21,9 @@ use crate::{
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 /// The definitions of one test, in nodes below a root that no other test uses.
-struct Nodes {
+struct TestNodes {
     /// The server, if only this test uses it; `None` if the test uses the shared server.
-    server: Option<Server>,
+    server: Option<TestZooKeeper>,
     address: String,
     root: String,
 }
@@ -32,7 +32,7 @@ fn node(path: &Path) -> &str {
     path.to_str().unwrap().strip_prefix("zookeeper:").unwrap()
 }
 
-impl Nodes {
+impl TestNodes {
     fn config(&self) -> EnsembleConfig {
         EnsembleConfig::new(self.address.parse().unwrap())
     }
@@ -62,14 +62,14 @@ impl Nodes {
     }
 }
 
-impl StoreFixture for Nodes {
+impl StoreFixture for TestNodes {
     type Store = ZooKeeperStore;
 
     const TAKES_SEVERAL: bool = true;
 
     async fn new(is_to_be_lost: bool) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let server = is_to_be_lost.then(Server::start);
+        let server = is_to_be_lost.then(TestZooKeeper::start);
         let address = match &server {
             Some(server) => server.address(),
             None => ensemble::shared(),
@@ -109,12 +109,12 @@ impl StoreFixture for Nodes {
     }
 }
 
-each_rule!(tests, Nodes);
-each_rule_of_shared!(tests, Nodes);
+each_rule!(tests, TestNodes);
+each_rule_of_shared!(tests, TestNodes);
 
 #[tokio::test]
 async fn each_definition_has_the_node_that_bcs_gives_it() {
-    let nodes = Nodes::new(false).await;
+    let nodes = TestNodes::new(false).await;
     let zookeeper = ZooKeeper::open(nodes.config());
     for (root, expected) in [
         ("blueking", "begin with `/`"),
@@ -158,7 +158,7 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
 
 #[tokio::test]
 async fn nodes_with_unusual_content_are_read() {
-    let nodes = Nodes::new(false).await;
+    let nodes = TestNodes::new(false).await;
     let store = nodes.open().await;
     let path = store.path_for(&id("n", "a")).unwrap();
     let text = document("n", "a", "first");
@@ -223,7 +223,7 @@ async fn nodes_with_unusual_content_are_read() {
 
 #[tokio::test]
 async fn a_change_that_fails_leaves_no_nodes() {
-    let nodes = Nodes::new(false).await;
+    let nodes = TestNodes::new(false).await;
     let store = nodes.open().await;
     let (a, b) = (
         store.path_for(&id("n", "a")).unwrap(),
@@ -245,7 +245,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
 
 #[tokio::test]
 async fn a_store_works_again_after_its_session_expired() {
-    let nodes = Nodes::new(true).await;
+    let nodes = TestNodes::new(true).await;
     let store = nodes.open().await;
     let path = store.path_for(&id("n", "a")).unwrap();
     until_hook(&store, None).await;
@@ -268,9 +268,9 @@ async fn a_store_reports_nodes_that_belong_to_another_user() {
 }
 
 async fn nodes_of(user: &str, password: &str) {
-    let nodes = Nodes::new(false).await;
+    let nodes = TestNodes::new(false).await;
     let config = |password: &str| EnsembleConfig {
-        digest: Some(Digest::new(user, password)),
+        digest: Some(ZooKeeperDigest::new(user, password)),
         ..nodes.config()
     };
     let store = nodes.store(config(password));
@@ -293,7 +293,7 @@ async fn nodes_of(user: &str, password: &str) {
 /// A server of ZooKeeper 3.4 closes the connection if a client uses a newer operation, such as removing a watch.
 #[tokio::test]
 async fn a_store_uses_only_operations_of_zookeeper_3_4() {
-    let nodes = Nodes::new(false).await;
+    let nodes = TestNodes::new(false).await;
     let old = OldServer::before(ensemble::shared()).await;
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
     until_hook(&store, None).await;

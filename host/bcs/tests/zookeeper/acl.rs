@@ -1,6 +1,6 @@
 //! Tests of the access lists of the nodes that this program creates.
 
-use admittance_bcs::zookeeper::{Digest, EnsembleConfig, RegistrationState, ZooKeeper};
+use admittance_bcs::zookeeper::{EnsembleConfig, RegistrationState, ZooKeeper, ZooKeeperDigest};
 use zookeeper_client::{Error, Permission};
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 
 fn as_user(password: &str) -> EnsembleConfig {
     EnsembleConfig {
-        digest: Some(Digest::new("bcs", password)),
+        digest: Some(ZooKeeperDigest::new("bcs", password)),
         ..config(shared())
     }
 }
@@ -18,7 +18,7 @@ fn as_user(password: &str) -> EnsembleConfig {
 async fn registered_path(
     zookeeper: &ZooKeeper,
     parent: &str,
-) -> (admittance_bcs::zookeeper::Registered, String) {
+) -> (admittance_bcs::zookeeper::HeldRegistration, String) {
     let registered = zookeeper.register(registration(parent, "x"));
     let state = until(&mut registered.states(), RegistrationState::is_registered).await;
     let RegistrationState::Registered { path } = state else {
@@ -97,6 +97,6 @@ async fn nodes_that_are_created_without_a_user_are_open_to_everyone() {
 
 #[test]
 fn debug_output_of_a_zookeeper_user_does_not_contain_the_password() {
-    let shown = format!("{:?}", Digest::new("bcs", "secret"));
+    let shown = format!("{:?}", ZooKeeperDigest::new("bcs", "secret"));
     assert!(shown.contains("bcs") && !shown.contains("secret"), "{shown}");
 }

@@ -82,7 +82,7 @@ const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n
 
 /// A ZooKeeper server that is killed when this is dropped, or when this process ends.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct TestZooKeeper {
     address: String,
     class_path: String,
     configuration: PathBuf,
@@ -90,17 +90,17 @@ pub(crate) struct Server {
     /// Whether this is in a static and thus never dropped, so that the keeper must remove the directory.
     is_static: bool,
     directory: Option<TempDir>,
-    running: Option<Running>,
+    running: Option<RunningEnsemble>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningEnsemble {
     /// The process of the script [`KEEPER`], which kills the server when its standard input is closed.
     keeper: Child,
     server: Pid,
 }
 
-impl Server {
+impl TestZooKeeper {
     /// Starts a server that forms an ensemble alone, and waits until it is ready.
     pub(crate) fn start() -> Self {
         let mut server = Self::prepared(free_addresses::<1>()[0], "");
@@ -171,7 +171,7 @@ impl Server {
             .read_line(&mut line)
             .unwrap();
         let server = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
-        self.running = Some(Running { keeper, server });
+        self.running = Some(RunningEnsemble { keeper, server });
     }
 
     fn folder(&self) -> &Path {
@@ -221,7 +221,7 @@ impl Server {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningEnsemble {
     fn drop(&mut self) {
         // When the input of the keeper is closed, it kills the server, even a suspended one, and exits.
         drop(self.keeper.stdin.take());
@@ -232,7 +232,7 @@ impl Drop for Running {
 /// Several ZooKeeper servers that form an ensemble. They are killed when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Ensemble {
-    servers: Vec<Server>,
+    servers: Vec<TestZooKeeper>,
 }
 
 impl Ensemble {
@@ -246,23 +246,23 @@ impl Ensemble {
         }
         let mut servers = Vec::new();
         for (index, [client, ..]) in addresses.iter().enumerate() {
-            let server = Server::prepared(*client, &peers);
+            let server = TestZooKeeper::prepared(*client, &peers);
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
         // A server is ready only when a majority of the servers runs, so all are started first.
-        servers.iter_mut().for_each(Server::launch);
-        servers.iter_mut().for_each(Server::until_serving);
+        servers.iter_mut().for_each(TestZooKeeper::launch);
+        servers.iter_mut().for_each(TestZooKeeper::until_serving);
         Self { servers }
     }
 
     /// Returns the addresses of all servers of the ensemble: `host:port,host:port,...`.
     pub(crate) fn addresses(&self) -> String {
-        let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
+        let addresses: Vec<_> = self.servers.iter().map(TestZooKeeper::address).collect();
         addresses.join(",")
     }
 
-    pub(crate) fn server(&self, index: usize) -> &Server {
+    pub(crate) fn server(&self, index: usize) -> &TestZooKeeper {
         &self.servers[index]
     }
 
@@ -270,7 +270,7 @@ impl Ensemble {
     pub(crate) fn leader(&self) -> usize {
         let begin = Instant::now();
         loop {
-            let is_leader = |server: &Server| mode(&server.address).as_deref() == Some("leader");
+            let is_leader = |server: &TestZooKeeper| mode(&server.address).as_deref() == Some("leader");
             if let Some(index) = self.servers.iter().position(is_leader) {
                 return index;
             }
@@ -292,10 +292,10 @@ impl Ensemble {
 
 /// Returns the address of the server that all tests of this process share. Each test uses nodes of its own.
 pub(crate) fn shared() -> &'static str {
-    static SHARED: OnceLock<Server> = OnceLock::new();
+    static SHARED: OnceLock<TestZooKeeper> = OnceLock::new();
     SHARED
         .get_or_init(|| {
-            let mut server = Server::prepared(free_addresses::<1>()[0], "");
+            let mut server = TestZooKeeper::prepared(free_addresses::<1>()[0], "");
             // A static is never dropped, so the keeper removes the directory.
             let _stays = server.directory.take().unwrap().keep();
             server.is_static = true;

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use admittance_bcs::zookeeper::{ChildList, Member, ZooKeeper};
+use admittance_bcs::zookeeper::{ChildList, RegisteredMember, ZooKeeper};
 use tokio::sync::watch;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
-    ensemble::{Ensemble, Server, shared},
+    ensemble::{Ensemble, TestZooKeeper, shared},
     scene::{PERSISTENT, config, data_of, impatient, other_client, registration, session, until},
 };
 
 async fn until_data(
-    list: &mut watch::Receiver<Arc<ChildList<Member>>>,
+    list: &mut watch::Receiver<Arc<ChildList<RegisteredMember>>>,
     expected: &[&str],
-) -> Arc<ChildList<Member>> {
+) -> Arc<ChildList<RegisteredMember>> {
     until(list, |list| {
         list.stale_reason.is_none() && list.is_read && data_of(list) == expected
     })
@@ -112,7 +112,7 @@ async fn a_list_of_members_at_an_invalid_path_reports_the_reason() {
 
 #[tokio::test]
 async fn members_stay_listed_while_the_server_is_unavailable() {
-    let mut server = Server::start();
+    let mut server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = other_client(server.address()).await;
     registered.mkdir("/m", &PERSISTENT).await.unwrap();
@@ -145,7 +145,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
 
 #[tokio::test]
 async fn changes_while_there_is_no_session_are_noticed() {
-    let server = Server::start();
+    let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     let mut list = zookeeper.members("/m");
     let client = other_client(server.address()).await;

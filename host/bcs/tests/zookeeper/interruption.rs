@@ -18,7 +18,7 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
 /// The moment at which the connection between client and server breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum BreakMoment {
     /// After the client has sent the request, before the server receives it.
     Received,
     /// After the server has created the node, before the client receives the response.
@@ -36,7 +36,7 @@ pub(crate) struct Interruption {
 impl Interruption {
     /// Starts a proxy in front of a server. When a client creates the first ephemeral node with a sequence number, the
     /// proxy breaks that client's connection.
-    pub(crate) async fn start(server: &str, moment: Moment) -> Self {
+    pub(crate) async fn start(server: &str, moment: BreakMoment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let was = Arc::new(AtomicBool::new(false));
@@ -71,7 +71,7 @@ impl Drop for Interruption {
 }
 
 /// Relays frames between client and server until a connection ends or has to break. Then closes both connections.
-async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
+async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     // The number of the request whose response is not passed on. It begins with a number that no request has.
@@ -82,8 +82,8 @@ async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<At
                 && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
             if makes_it && !was.swap(true, Ordering::Relaxed) {
                 match moment {
-                    Moment::Received => return,
-                    Moment::Done => {
+                    BreakMoment::Received => return,
+                    BreakMoment::Done => {
                         withheld.store(number(&frame, 0).unwrap().into(), Ordering::Relaxed);
                     }
                 }

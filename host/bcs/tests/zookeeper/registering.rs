@@ -1,15 +1,15 @@
 //! Tests of registrations in ZooKeeper, which are ephemeral nodes.
 
-use admittance_bcs::zookeeper::{Registered, Registration, RegistrationState, ZooKeeper};
+use admittance_bcs::zookeeper::{HeldRegistration, NodeRegistration, RegistrationState, ZooKeeper};
 use zookeeper_client::Client;
 
 use crate::{
-    ensemble::{Server, shared},
-    interruption::{Interruption, Moment},
+    ensemble::{TestZooKeeper, shared},
+    interruption::{BreakMoment, Interruption},
     scene::{config, other_client, registration, session, soon, until},
 };
 
-async fn path(registered: &Registered) -> String {
+async fn path(registered: &HeldRegistration) -> String {
     match until(&mut registered.states(), RegistrationState::is_registered).await {
         RegistrationState::Registered { path } => path,
         state => panic!("{state:?}"),
@@ -17,7 +17,7 @@ async fn path(registered: &Registered) -> String {
 }
 
 /// Waits until the registration's node has another path than `before`, and returns the path.
-async fn path_after(registered: &Registered, before: &str) -> String {
+async fn path_after(registered: &HeldRegistration, before: &str) -> String {
     let is_it =
         |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);
     until(&mut registered.states(), is_it).await;
@@ -49,7 +49,7 @@ async fn a_registered_node_has_the_name_that_bcs_gives_it() {
 
 #[tokio::test]
 async fn an_expired_session_loses_its_node_and_the_next_session_creates_another() {
-    let server = Server::start();
+    let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
     let first = path(&registered).await;
@@ -63,7 +63,7 @@ async fn an_expired_session_loses_its_node_and_the_next_session_creates_another(
 
 #[tokio::test]
 async fn a_registered_node_survives_a_restart_of_the_server() {
-    let mut server = Server::start();
+    let mut server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
     let first = path(&registered).await;
@@ -183,7 +183,7 @@ async fn a_dropped_registration_has_no_node() {
 
 #[tokio::test]
 async fn withdrawing_a_registration_ends_even_without_a_response() {
-    let server = Server::start();
+    let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
     path(&registered).await;
@@ -193,7 +193,7 @@ async fn withdrawing_a_registration_ends_even_without_a_response() {
 
 #[tokio::test]
 async fn a_node_is_created_once_however_the_connection_breaks() {
-    for (moment, parent) in [(Moment::Received, "/asked"), (Moment::Done, "/done")] {
+    for (moment, parent) in [(BreakMoment::Received, "/asked"), (BreakMoment::Done, "/done")] {
         let client = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
         client.mkdir(parent, &options).await.unwrap();
@@ -239,7 +239,7 @@ async fn a_missing_root_node_is_reported() {
 async fn a_registration_with_an_invalid_node_name_is_reported() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for (parent, name) in [("r", "x"), ("/r/", "x"), ("/r", ""), ("/r", "a/b"), ("/r", "a\n")] {
-        let registered = zookeeper.register(Registration {
+        let registered = zookeeper.register(NodeRegistration {
             parent: parent.to_owned(),
             name: name.to_owned(),
             data: Default::default(),

@@ -2,7 +2,9 @@
 
 use std::{future::Future, time::Duration};
 
-use admittance_bcs::zookeeper::{ChildList, EnsembleConfig, Member, Registration, SessionState, ZooKeeper};
+use admittance_bcs::zookeeper::{
+    ChildList, EnsembleConfig, NodeRegistration, RegisteredMember, SessionState, ZooKeeper,
+};
 use bytes::Bytes;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
@@ -49,13 +51,13 @@ pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) ->
     }
 }
 
-pub(crate) fn data_of(list: &ChildList<Member>) -> Vec<&str> {
+pub(crate) fn data_of(list: &ChildList<RegisteredMember>) -> Vec<&str> {
     let text = |data| std::str::from_utf8(data).unwrap();
     list.children.iter().map(|member| text(&member.data)).collect()
 }
 
-pub(crate) fn registration(parent: &str, data: &str) -> Registration {
-    Registration {
+pub(crate) fn registration(parent: &str, data: &str) -> NodeRegistration {
+    NodeRegistration {
         parent: parent.to_owned(),
         name: "10.0.0.5:8090".to_owned(),
         data: Bytes::copy_from_slice(data.as_bytes()),

@@ -5,13 +5,13 @@ use std::time::Duration;
 use admittance_bcs::zookeeper::{SessionState, ZooKeeper, ZooKeeperError};
 
 use crate::{
-    ensemble::{Ensemble, Server},
+    ensemble::{Ensemble, TestZooKeeper},
     scene::{config, impatient, session, soon, until},
 };
 
 #[tokio::test]
 async fn a_session_that_expired_is_followed_by_another() {
-    let server = Server::start();
+    let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let first = session(&zookeeper, None).await;
     let mut states = zookeeper.states();
@@ -32,7 +32,7 @@ async fn a_session_that_expired_is_followed_by_another() {
 
 #[tokio::test]
 async fn a_session_survives_a_restart_of_its_server() {
-    let mut server = Server::start();
+    let mut server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let first = session(&zookeeper, None).await;
     server.stop();
@@ -48,7 +48,7 @@ async fn a_session_survives_a_restart_of_its_server() {
 
 #[tokio::test]
 async fn a_session_waits_for_a_server_that_starts_later() {
-    let mut server = Server::start();
+    let mut server = TestZooKeeper::start();
     server.stop();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let state = until(&mut zookeeper.states(), |state| state.reason().is_some()).await;
@@ -70,7 +70,7 @@ async fn a_session_waits_for_a_server_that_starts_later() {
 
 #[tokio::test]
 async fn an_unresponsive_server_is_not_used_until_it_responds_again() {
-    let server = Server::start();
+    let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     session(&zookeeper, None).await;
     let mut states = zookeeper.states();
@@ -89,7 +89,7 @@ async fn an_unresponsive_server_is_not_used_until_it_responds_again() {
 
 #[tokio::test]
 async fn a_session_ends_when_everything_that_uses_it_is_dropped() {
-    let server = Server::start();
+    let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     session(&zookeeper, None).await;
     let members = zookeeper.members("/empty");

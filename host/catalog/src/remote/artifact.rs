@@ -4,15 +4,15 @@ use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 
 use super::{
-    Access, Fetch, Recorded, Repository,
+    Fetch, RecordedModule, RegistryAccess, Repository,
     download::{Download, check_magic},
     index::entry_of_index,
-    registry::Version,
+    registry::TagOrDigest,
 };
 use crate::{
     Digest, Error, OciReference,
     catalog::on_disk,
-    manifest::{Layer, not_an_artifact},
+    manifest::{ModuleLayer, not_an_artifact},
     module::{FetchedModule, check_pin},
 };
 
@@ -24,13 +24,13 @@ impl Fetch<'_> {
     pub(super) async fn oci(
         &self,
         artifact: &OciReference,
-        recorded: Recorded,
+        recorded: RecordedModule,
     ) -> Result<FetchedModule, Error> {
         let repository = self
             .inner
             .remote
-            .repository(artifact, Access::Pull, self.progress);
-        let version = Version::from_reference(artifact);
+            .repository(artifact, RegistryAccess::Pull, self.progress);
+        let version = TagOrDigest::from_reference(artifact);
         if let Some((found, resolution)) = recorded
             && let Some((digest, _)) = resolution.manifest
             && repository.manifest_digest(&version).await? == Some(digest)
@@ -40,9 +40,9 @@ impl Fetch<'_> {
         }
         let mut manifest = existing_manifest(&repository, &version).await?;
         if let Some(entry) = entry_of_index(artifact, &manifest)? {
-            manifest = existing_manifest(&repository, &Version::Digest(entry)).await?;
+            manifest = existing_manifest(&repository, &TagOrDigest::Digest(entry)).await?;
         }
-        let layer = Layer::of_manifest(artifact, &manifest)?;
+        let layer = ModuleLayer::of_manifest(artifact, &manifest)?;
         let (bytes, digest) = if layer.is_archive {
             let bytes = Box::pin(self.unpacked(&repository, layer)).await?;
             let digest = Digest::of(&bytes);
@@ -70,7 +70,7 @@ impl Fetch<'_> {
         Ok(found)
     }
 
-    async fn layer(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
+    async fn layer(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
         let (place, name) = (self.reference.to_string(), layer.digest.to_string());
         let download = Download {
             place: &place,
@@ -98,7 +98,7 @@ impl Fetch<'_> {
 impl Fetch<'_> {
     /// Fetches an archive layer and unpacks the module. Images with such layers are small, so a broken download starts
     /// again from the first byte.
-    async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
+    async fn unpacked(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;
         let too_large = |size| Error::ModuleTooLarge {
@@ -153,7 +153,7 @@ fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>
 
 pub(super) async fn existing_manifest(
     repository: &Repository<'_>,
-    version: &Version,
+    version: &TagOrDigest,
 ) -> Result<Bytes, Error> {
     let manifest = repository.manifest(version).await?;
     manifest.ok_or_else(|| Error::NotFound {

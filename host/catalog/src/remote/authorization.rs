@@ -8,7 +8,7 @@ use http::{
 use http_auth::ChallengeRef;
 use url::Url;
 
-use super::{Access, Repository, failure};
+use super::{RegistryAccess, Repository, failure};
 use crate::Error;
 
 const TOKEN_LIMIT: u64 = 256 << 10;
@@ -73,8 +73,10 @@ impl Repository<'_> {
         // The first request of a push only asks whether a blob exists, so the registry's challenge is for read access.
         // The scope of the whole push is requested instead.
         let scope = match self.access {
-            Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
-            Access::Push => format!("repository:{repository}:pull,push"),
+            RegistryAccess::Pull => {
+                parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull"))
+            }
+            RegistryAccess::Push => format!("repository:{repository}:pull,push"),
         };
         Ok(Challenge {
             realm,
@@ -92,7 +94,7 @@ impl Repository<'_> {
         place: &str,
     ) -> Result<String, Error> {
         #[derive(serde::Deserialize)]
-        struct Answer {
+        struct TokenAnswer {
             token: Option<String>,
             access_token: Option<String>,
         }
@@ -129,7 +131,7 @@ impl Repository<'_> {
             return Err(self.refusal(response, place).await);
         }
         let response = self.allowed(response, place).await?;
-        serde_json::from_slice::<Answer>(&self.network.body(response, place, TOKEN_LIMIT).await?)
+        serde_json::from_slice::<TokenAnswer>(&self.network.body(response, place, TOKEN_LIMIT).await?)
             .ok()
             .and_then(|answer| answer.token.or(answer.access_token))
             .ok_or_else(|| Error::bad_answer(place, "the token server sent no token"))

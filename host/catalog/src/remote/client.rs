@@ -9,23 +9,23 @@ use http::{HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use url::Url;
 
-use super::{failure, redirect::Redirects, registry::Access};
+use super::{failure, redirect::Redirects, registry::RegistryAccess};
 use crate::{Error, NetworkConfig, OnProgress};
 
 /// The HTTP client for all fetches, which share its CAs, proxy, timeouts and retries.
 #[derive(Debug)]
-pub(super) struct Network {
+pub(super) struct FetchClient {
     pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
     /// The `Authorization` headers of earlier requests, by registry, repository and access, until they are rejected.
-    pub(super) authorizations: Mutex<HashMap<(String, String, Access), HeaderValue>>,
+    pub(super) authorizations: Mutex<HashMap<(String, String, RegistryAccess), HeaderValue>>,
     /// For each registry that may be used without TLS, the scheme that it was found to use: `http` or `https`.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,
 }
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Network {
+impl FetchClient {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
         // The system may have no CA certificates: then only connections fail, and modules from files need none.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;

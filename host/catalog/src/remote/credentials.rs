@@ -8,7 +8,7 @@ use std::{
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Network, registry::is_docker_hub};
+use super::{FetchClient, registry::is_docker_hub};
 use crate::{Error, OciReference, catalog::on_disk};
 
 /// The timeout of a credential helper. It is long enough for a keychain, but not for a dialogue with a person.
@@ -17,7 +17,7 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The key under which `docker login` stores the credentials for Docker Hub.
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
-impl Network {
+impl FetchClient {
     /// Reads a repository's credentials from Docker's configuration each time, because helpers return short-lived ones.
     pub(super) async fn credential(
         &self,

@@ -19,14 +19,14 @@ pub(super) struct Download<'a> {
     pub(super) known_validator: Option<&'a str>,
 }
 
-pub(super) struct Downloaded {
+pub(super) struct DownloadedModule {
     pub(super) bytes: Bytes,
     pub(super) digest: Digest,
     /// The validator (`ETag`) that the server sent for the downloaded version.
     pub(super) validator: Option<String>,
 }
 
-enum Attempt {
+enum DownloadAttempt {
     Complete { validator: Option<String> },
     NotModified,
 }
@@ -45,13 +45,13 @@ impl Fetch<'_> {
         download: &Download<'_>,
         request: impl Fn(HeaderMap) -> F,
         check: impl Fn(&[u8], Digest) -> Result<(), Error>,
-    ) -> Result<Option<Downloaded>, Error> {
+    ) -> Result<Option<DownloadedModule>, Error> {
         let mut received = self.received(download.name).await?;
         loop {
             let is_resumed = !received.bytes.is_empty();
             let validator = match self.attempts(download, &mut received, &request).await {
-                Ok(Attempt::Complete { validator }) => validator,
-                Ok(Attempt::NotModified) => {
+                Ok(DownloadAttempt::Complete { validator }) => validator,
+                Ok(DownloadAttempt::NotModified) => {
                     received.discard().await?;
                     return Ok(None);
                 }
@@ -74,7 +74,7 @@ impl Fetch<'_> {
             }
             let bytes = self.store_received(received, digest).await?;
             (self.progress)(FetchProgress::Finished);
-            return Ok(Some(Downloaded {
+            return Ok(Some(DownloadedModule {
                 bytes,
                 digest,
                 validator,
@@ -83,17 +83,17 @@ impl Fetch<'_> {
     }
 
     /// Opens the partial download with this name. If another task or process uses its file, downloads into memory.
-    async fn received(&self, name: &str) -> Result<Received, Error> {
+    async fn received(&self, name: &str) -> Result<DownloadedBytes, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
         let limit = self.inner.size_limit;
         Ok(match partial.await?.transpose()?.flatten() {
-            Some(partial) => Received::resume(partial, limit).await,
-            None => Received::default(),
+            Some(partial) => DownloadedBytes::resume(partial, limit).await,
+            None => DownloadedBytes::default(),
         })
     }
 
-    async fn store_received(&self, received: Received, digest: Digest) -> Result<Bytes, Error> {
+    async fn store_received(&self, received: DownloadedBytes, digest: Digest) -> Result<Bytes, Error> {
         let bytes = Bytes::from(received.bytes);
         match received.partial {
             Some(partial) => on_disk(move || partial.become_module(digest)).await??,
@@ -111,9 +111,9 @@ impl Fetch<'_> {
     async fn attempts<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
-        received: &mut Received,
+        received: &mut DownloadedBytes,
         request: impl Fn(HeaderMap) -> F,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<DownloadAttempt, Error> {
         let mut pauses = self.inner.remote.network.pauses();
         loop {
             let before = received.bytes.len();
@@ -121,7 +121,7 @@ impl Fetch<'_> {
             let attempt = async {
                 // The last attempt received all bytes before the connection broke, so no request is needed.
                 if download.digest.is_some() && download.size == Some(before as u64) {
-                    return Ok(Attempt::Complete { validator: None });
+                    return Ok(DownloadAttempt::Complete { validator: None });
                 }
                 self.receive(request(headers).await?, download, received).await
             }
@@ -142,14 +142,14 @@ impl Fetch<'_> {
         &self,
         mut response: ClientResponse,
         download: &Download<'_>,
-        received: &mut Received,
-    ) -> Result<Attempt, Error> {
+        received: &mut DownloadedBytes,
+    ) -> Result<DownloadAttempt, Error> {
         let (place, limit) = (download.place, self.inner.size_limit);
         let offset = received.bytes.len() as u64;
         let validator = validator(&response.headers);
         match response.status {
             StatusCode::NOT_MODIFIED if download.known_validator.is_some() => {
-                return Ok(Attempt::NotModified);
+                return Ok(DownloadAttempt::NotModified);
             }
             StatusCode::PARTIAL_CONTENT if resumes_at(&response.headers, offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
@@ -184,7 +184,7 @@ impl Fetch<'_> {
             received.append(&chunk).await;
             (self.progress)(FetchProgress::Received { bytes: size });
         }
-        Ok(Attempt::Complete { validator })
+        Ok(DownloadAttempt::Complete { validator })
     }
 }
 
@@ -203,7 +203,7 @@ impl Download<'_> {
         }
     }
 
-    fn headers(&self, received: &Received) -> HeaderMap {
+    fn headers(&self, received: &DownloadedBytes) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let value = |text: &str| HeaderValue::from_str(text).ok();
         let validator = received.validator.as_deref().and_then(value);
@@ -226,7 +226,7 @@ impl Download<'_> {
 
 /// The bytes of a module received so far. With a store, a file contains them too, so that a later start can resume.
 #[derive(Default)]
-struct Received {
+struct DownloadedBytes {
     bytes: Vec<u8>,
     /// The validator (`ETag`) that the server sent for the version that is being received.
     validator: Option<String>,
@@ -234,7 +234,7 @@ struct Received {
     partial: Option<Partial>,
 }
 
-impl Received {
+impl DownloadedBytes {
     async fn resume(partial: Partial, limit: u64) -> Self {
         match write_to(partial, move |partial| partial.content(limit)).await {
             Some((partial, (bytes, validator))) => Self {

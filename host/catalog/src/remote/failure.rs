@@ -63,10 +63,10 @@ pub(super) async fn success(response: ClientResponse, place: &str) -> Result<Cli
 pub(super) async fn message(mut response: ClientResponse) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
-        errors: Vec<Entry>,
+        errors: Vec<FailureEntry>,
     }
     #[derive(serde::Deserialize)]
-    struct Entry {
+    struct FailureEntry {
         code: String,
         #[serde(default)]
         message: String,

@@ -3,7 +3,7 @@ use http::Method;
 use url::Url;
 
 use super::{
-    Fetch, Network, Recorded,
+    Fetch, FetchClient, RecordedModule,
     download::{Download, check_magic},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 impl Fetch<'_> {
     /// Obtains the module at a URL. If the reference has a digest and the store has this module, nothing is requested.
-    pub(super) async fn https(&self, url: &Url, recorded: Recorded) -> Result<FetchedModule, Error> {
+    pub(super) async fn https(&self, url: &Url, recorded: RecordedModule) -> Result<FetchedModule, Error> {
         let place = self.reference.to_string();
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
@@ -59,7 +59,7 @@ impl Fetch<'_> {
     }
 }
 
-impl Network {
+impl FetchClient {
     /// Fetches the signatures that are next to a module's URL.
     pub(super) async fn signatures(
         &self,

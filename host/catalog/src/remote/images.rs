@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Access, Repository, artifact::existing_manifest, registry::Version};
+use super::{RegistryAccess, Repository, artifact::existing_manifest, registry::TagOrDigest};
 use crate::{
     Catalog, Digest, Error, ModuleReference, OciReference,
     manifest::Descriptor,
     module::FetchedModule,
     signature::{
-        Certified, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys, Requirement,
-        SigningCertificate, TrustRoot, valid_signature,
+        CertificateRequirement, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys,
+        Requirement, SigningCertificate, TrustRoot, valid_signature,
     },
 };
 
@@ -38,28 +38,31 @@ const CONFIGURATION_LIMIT: u64 = 4 << 20;
 
 /// Reads container images with the registries, credentials and trust root of a catalog.
 #[derive(Debug)]
-pub struct Images {
+pub struct RegistryImages {
     catalog: Catalog,
-    manifests: Recent<OciReference, Bytes>,
-    configurations: Recent<(OciReference, Digest), Bytes>,
-    signed: Recent<(Digest, OciReference, Signers), ()>,
+    manifests: RecentResults<OciReference, Bytes>,
+    configurations: RecentResults<(OciReference, Digest), Bytes>,
+    signed: RecentResults<(Digest, OciReference, Signers), ()>,
 }
 
-impl Images {
+impl RegistryImages {
     pub fn new(catalog: Catalog) -> Self {
         Self {
             catalog,
-            manifests: Recent::default(),
-            configurations: Recent::default(),
-            signed: Recent::default(),
+            manifests: RecentResults::default(),
+            configurations: RecentResults::default(),
+            signed: RecentResults::default(),
         }
     }
 
     fn repository<'a>(&'a self, image: &'a OciReference) -> Repository<'a> {
-        self.catalog.inner.remote.repository(image, Access::Pull, &|_| {})
+        self.catalog
+            .inner
+            .remote
+            .repository(image, RegistryAccess::Pull, &|_| {})
     }
 
-    async fn bytes(&self, image: &OciReference, version: &Version) -> Result<Bytes, ImageError> {
+    async fn bytes(&self, image: &OciReference, version: &TagOrDigest) -> Result<Bytes, ImageError> {
         let manifest = existing_manifest(&self.repository(image), version).await;
         manifest.map_err(explained)
     }
@@ -68,7 +71,7 @@ impl Images {
         if let Some(manifest) = self.manifests.get(image) {
             return Ok(manifest);
         }
-        let manifest = self.bytes(image, &Version::from_reference(image)).await?;
+        let manifest = self.bytes(image, &TagOrDigest::from_reference(image)).await?;
         self.manifests
             .insert(image.clone(), manifest.clone(), manifest.len());
         Ok(manifest)
@@ -130,7 +133,7 @@ impl Images {
                 } else {
                     self.trust_root().ok().cloned()
                 };
-                Ok(Requirement::Certified(Certified {
+                Ok(Requirement::Certified(CertificateRequirement {
                     certificate: certificate.map_err(|error| invalid(&error))?,
                     trust_root,
                     must_be_logged: *must_be_logged,
@@ -152,7 +155,7 @@ impl Images {
 }
 
 #[async_trait]
-impl ImageReader for Images {
+impl ImageReader for RegistryImages {
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
         read(&self.named(image).await?)
     }
@@ -163,9 +166,9 @@ impl ImageReader for Images {
     ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
         let mut manifest = self.named(image).await?;
         if let Some(digest) = of_this_machine(&manifest)? {
-            manifest = self.bytes(image, &Version::Digest(digest)).await?;
+            manifest = self.bytes(image, &TagOrDigest::Digest(digest)).await?;
         }
-        let parsed: Manifest = parsed(&manifest)?;
+        let parsed: PlatformManifest = parsed(&manifest)?;
         let digest_text = parsed.config.map(|config| config.digest).unwrap_or_default();
         let digest: Digest = digest_text
             .parse()
@@ -250,7 +253,7 @@ fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
 }
 
 #[derive(Deserialize)]
-struct Manifest {
+struct PlatformManifest {
     config: Option<Descriptor>,
     /// If the manifest is an index, the images for the different platforms; otherwise `None`.
     manifests: Option<Vec<PlatformEntry>>,
@@ -259,18 +262,18 @@ struct Manifest {
 #[derive(Deserialize)]
 struct PlatformEntry {
     digest: String,
-    platform: Option<Platform>,
+    platform: Option<ImagePlatform>,
 }
 
 #[derive(Deserialize)]
-struct Platform {
+struct ImagePlatform {
     os: String,
     architecture: String,
 }
 
 /// Returns the digest of the image for this machine's platform, if the manifest is an index; otherwise `None`.
 fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
-    let Some(images) = parsed::<Manifest>(manifest)?.manifests else {
+    let Some(images) = parsed::<PlatformManifest>(manifest)?.manifests else {
         return Ok(None);
     };
     let architecture = match consts::ARCH {
@@ -278,7 +281,7 @@ fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
         "aarch64" => "arm64",
         other => other,
     };
-    let is_it = |platform: &Platform| platform.os == "linux" && platform.architecture == architecture;
+    let is_it = |platform: &ImagePlatform| platform.os == "linux" && platform.architecture == architecture;
     let found = images
         .iter()
         .find(|image| image.platform.as_ref().is_some_and(is_it));
@@ -293,15 +296,15 @@ fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
 
 /// A cache that keeps results about images for a minute.
 #[derive(Debug)]
-struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
+struct RecentResults<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
-impl<K, V> Default for Recent<K, V> {
+impl<K, V> Default for RecentResults<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> RecentResults<K, V> {
     fn get(&self, key: &K) -> Option<V> {
         let kept = self.0.lock();
         let (at, value) = kept.get(key)?;
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_number_and_size_of_cached_results_are_limited() {
-        let recent = Recent::default();
+        let recent = RecentResults::default();
         for number in 0..MOST_KEPT + 10 {
             recent.insert(number, number, 1);
         }

@@ -30,28 +30,28 @@ pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
 const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
 
 #[derive(Deserialize)]
-pub(super) struct Index {
-    pub(super) manifests: Option<Vec<Entry>>,
+pub(super) struct ImageIndex {
+    pub(super) manifests: Option<Vec<IndexEntry>>,
 }
 
 /// An entry of an index: an artifact for a platform, or a referrer of an artifact. Incomplete entries are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     #[serde(default)]
     pub(super) digest: String,
     artifact_type: Option<String>,
-    platform: Option<Platform>,
+    platform: Option<IndexPlatform>,
     annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
-struct Platform {
+struct IndexPlatform {
     #[serde(default)]
     architecture: String,
 }
 
-impl Entry {
+impl IndexEntry {
     fn is_wasm(&self) -> bool {
         let architecture = self
             .platform
@@ -79,7 +79,7 @@ impl Entry {
 }
 
 pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
-    let Ok(Index {
+    let Ok(ImageIndex {
         manifests: Some(entries),
     }) = serde_json::from_slice(bytes)
     else {
@@ -90,8 +90,8 @@ pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<O
         .map_err(|found| not_an_artifact(reference, found))
 }
 
-fn wasm_entry(entries: &[Entry]) -> Result<Digest, String> {
-    let mut found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
+fn wasm_entry(entries: &[IndexEntry]) -> Result<Digest, String> {
+    let mut found: Vec<&IndexEntry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
     if found.is_empty() {
         let mut plain = entries.iter().filter(|entry| entry.is_for_any_platform());
         found.extend(plain.next().filter(|_| plain.next().is_none()));

@@ -14,7 +14,7 @@ use admittance_watch::file;
 
 use crate::{
     Digest, Error, Store,
-    store::{Kind, failed, is_linked, sync_directory},
+    store::{StoreEntryKind, failed, is_linked, sync_directory},
 };
 
 /// A partial download, which a later call or the next start of the program can resume. Its file is locked as long as
@@ -29,7 +29,7 @@ pub(super) struct Partial {
 
 impl Partial {
     pub(super) fn open(store: &Store, name: Digest) -> Result<Option<Self>, Error> {
-        let path = store.path(Kind::Partial, name);
+        let path = store.path(StoreEntryKind::Partial, name);
         let file = loop {
             let file = OpenOptions::new()
                 .read(true)
@@ -74,7 +74,7 @@ impl Partial {
         }
         let recorded = self
             .store
-            .sealed(Kind::Partial, self.validator_name())
+            .sealed(StoreEntryKind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
         // A validator from before the last boot is ignored, because after a crash of the machine the file may have
         // gaps, which the validator would not reveal.
@@ -93,7 +93,7 @@ impl Partial {
             (Some(validator), Some(boot)) => {
                 let text = format!("{boot} {validator}");
                 self.store
-                    .keep_sealed(Kind::Partial, self.validator_name(), text.as_bytes())
+                    .keep_sealed(StoreEntryKind::Partial, self.validator_name(), text.as_bytes())
             }
             _ => self.forget_validator(),
         }
@@ -105,7 +105,7 @@ impl Partial {
 
     /// Renames the complete download, so that it becomes the stored module with this digest.
     pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
-        let path = self.store.path(Kind::Module, digest);
+        let path = self.store.path(StoreEntryKind::Module, digest);
         let finish = || -> io::Result<()> {
             self.file.sync_data()?;
             fs::rename(&self.path, &path)?;
@@ -125,7 +125,7 @@ impl Partial {
     }
 
     fn forget_validator(&self) -> Result<(), Error> {
-        let path = self.store.path(Kind::Partial, self.validator_name());
+        let path = self.store.path(StoreEntryKind::Partial, self.validator_name());
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path)(error)),
             _ => Ok(()),

@@ -18,10 +18,10 @@ use url::Url;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::{
-    Access, Repository,
+    RegistryAccess, Repository,
     client::is_absent,
     index::{MANIFEST_TYPE, WASM_CONFIG_TYPE},
-    registry::{Version, content_digest},
+    registry::{TagOrDigest, content_digest},
 };
 use crate::{
     Catalog, Digest, Error, FetchProgress, OciReference, OnProgress,
@@ -30,7 +30,7 @@ use crate::{
 
 /// An artifact that was pushed to a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushedArtifact {
     /// The reference with the tag and the manifest's digest.
     pub reference: OciReference,
     /// The digest of the pushed manifest, which signatures of the artifact must cover.
@@ -49,12 +49,12 @@ struct WasmConfig<'a> {
     architecture: &'a str,
     os: &'a str,
     layer_digests: [String; 1],
-    component: &'a Component,
+    component: &'a PushedComponent,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest<'a> {
+struct PushedManifest<'a> {
     schema_version: u32,
     media_type: &'a str,
     config: Descriptor,
@@ -64,7 +64,7 @@ struct Manifest<'a> {
 }
 
 #[derive(Default, Serialize)]
-struct Component {
+struct PushedComponent {
     exports: Vec<String>,
     imports: Vec<String>,
 }
@@ -85,7 +85,7 @@ impl Catalog {
         annotations: &BTreeMap<String, String>,
         created: SystemTime,
         progress: OnProgress<'_>,
-    ) -> Result<Pushed, Error> {
+    ) -> Result<PushedArtifact, Error> {
         let not_pushed = |problem: String| Error::NotPushed {
             reference: Box::new(reference.clone()),
             problem,
@@ -97,7 +97,7 @@ impl Catalog {
                 return Err(not_pushed(problem.to_owned()));
             }
         };
-        let component = Component::read(&module).map_err(not_pushed)?;
+        let component = PushedComponent::read(&module).map_err(not_pushed)?;
         let layer = descriptor(WASM_TYPE, &module);
         let config = json(&WasmConfig {
             created: humantime::format_rfc3339_seconds(created).to_string(),
@@ -106,7 +106,7 @@ impl Catalog {
             layer_digests: [layer.digest.clone()],
             component: &component,
         });
-        let manifest = json(&Manifest {
+        let manifest = json(&PushedManifest {
             schema_version: 2,
             media_type: MANIFEST_TYPE,
             config: descriptor(WASM_CONFIG_TYPE, &config),
@@ -117,14 +117,17 @@ impl Catalog {
             reference: format!("oci://{reference}"),
             total: Some(module.len() as u64),
         });
-        let repository = self.inner.remote.repository(reference, Access::Push, progress);
+        let repository = self
+            .inner
+            .remote
+            .repository(reference, RegistryAccess::Push, progress);
         repository.push_module(&module).await?;
         repository.push_blob(&config, &Arc::default()).await?;
         repository.push_manifest(tag, &manifest).await?;
         progress(FetchProgress::Finished);
         let digest = Digest::of(&manifest);
         let pinned = format!("{}:{tag}@{digest}", reference.name());
-        Ok(Pushed {
+        Ok(PushedArtifact {
             reference: pinned
                 .parse()
                 .map_err(|_| not_pushed("it cannot be written as a reference with a digest".to_owned()))?,
@@ -165,7 +168,7 @@ impl Repository<'_> {
     /// Uploads a blob if the registry does not have it, and counts the sent bytes.
     async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
         let digest = Digest::of(bytes);
-        let place = &self.place(&Version::Digest(digest));
+        let place = &self.place(&TagOrDigest::Digest(digest));
         self.retrying(|| async move {
             let url = self.url(&format!("blobs/{digest}"), place).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(CONTENT_LENGTH, 0);
@@ -192,7 +195,7 @@ impl Repository<'_> {
 
     async fn push_manifest(&self, tag: &str, bytes: &Bytes) -> Result<(), Error> {
         let digest = Digest::of(bytes);
-        let place = &self.place(&Version::Tag(tag.to_owned()));
+        let place = &self.place(&TagOrDigest::Tag(tag.to_owned()));
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{tag}"), place).await?;
             let request = ClientRequest::new(Method::PUT, url)
@@ -227,7 +230,7 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-impl Component {
+impl PushedComponent {
     /// Reads the imports and exports of an unvalidated component. For other bytes, the error tells what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();

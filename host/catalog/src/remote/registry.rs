@@ -9,7 +9,7 @@ use http::{
 };
 use url::Url;
 
-use super::{Network, client::is_absent, failure, index::MANIFEST_TYPES};
+use super::{FetchClient, client::is_absent, failure, index::MANIFEST_TYPES};
 use crate::{
     Digest, Error, OciReference, OnProgress,
     signature::source::{self, registry_host, repository_path},
@@ -23,7 +23,7 @@ const MANIFEST_LIMIT: u64 = 4 << 20;
 
 /// The permission that a request to a registry needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Access {
+pub(super) enum RegistryAccess {
     Pull,
     Push,
 }
@@ -31,22 +31,22 @@ pub(super) enum Access {
 /// A repository in a registry, and the connection to it.
 #[derive(Clone, Copy)]
 pub(super) struct Repository<'a> {
-    pub(super) network: &'a Network,
+    pub(super) network: &'a FetchClient,
     pub(super) artifact: &'a OciReference,
-    pub(super) access: Access,
+    pub(super) access: RegistryAccess,
     pub(super) progress: OnProgress<'a>,
 }
 
 /// The part of a reference that selects an artifact: a tag or a digest.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
-pub(super) enum Version {
+pub(super) enum TagOrDigest {
     /// The artifact that currently has this tag.
     Tag(String),
     /// The artifact whose manifest has this digest.
     Digest(Digest),
 }
 
-impl Version {
+impl TagOrDigest {
     /// Returns the version that a reference selects. A digest takes precedence over a tag.
     pub(super) fn from_reference(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
@@ -58,18 +58,18 @@ impl Version {
 
 impl Repository<'_> {
     /// Fetches a manifest, and checks it if `version` is a digest; returns `None` if the registry does not have it.
-    pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn manifest(&self, version: &TagOrDigest) -> Result<Option<Bytes>, Error> {
         let place = self.place(version);
         let path = format!("manifests/{version}");
         let bytes = self.get(&path, &place, MANIFEST_LIMIT).await?;
         match (version, bytes) {
-            (Version::Digest(digest), Some(bytes)) => matching(bytes, *digest, place).map(Some),
+            (TagOrDigest::Digest(digest), Some(bytes)) => matching(bytes, *digest, place).map(Some),
             (_, bytes) => Ok(bytes),
         }
     }
 
     /// Requests the digest of the manifest that has a tag; returns `None` if the registry does not send it.
-    pub(super) async fn manifest_digest(&self, version: &Version) -> Result<Option<Digest>, Error> {
+    pub(super) async fn manifest_digest(&self, version: &TagOrDigest) -> Result<Option<Digest>, Error> {
         let place = &self.place(version);
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{version}"), place).await?;
@@ -81,14 +81,14 @@ impl Repository<'_> {
 
     /// Fetches a small blob, and checks its digest; returns `None` if the registry does not have the blob.
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
-        let place = self.place(&Version::Digest(digest));
+        let place = self.place(&TagOrDigest::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
         blob.map(|bytes| matching(bytes, digest, place)).transpose()
     }
 
     /// Requests a blob, or the range of it that `headers` ask for.
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
-        let place = self.place(&Version::Digest(digest));
+        let place = self.place(&TagOrDigest::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
         let mut request = ClientRequest::new(Method::GET, url);
         request.headers = headers;
@@ -99,13 +99,13 @@ impl Repository<'_> {
     /// Fetches the index of the referrers of this manifest; `None` if there are none. A registry without the referrers
     /// API stores this index under the fallback tag that the OCI distribution specification defines.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
-        let place = self.place(&Version::Digest(subject));
+        let place = self.place(&TagOrDigest::Digest(subject));
         let path = format!("referrers/{subject}");
         match self.get(&path, &place, MANIFEST_LIMIT).await? {
             Some(index) => Ok(Some(index)),
             None => {
                 let tag = format!("sha256-{}", subject.to_hex());
-                self.manifest(&Version::Tag(tag)).await
+                self.manifest(&TagOrDigest::Tag(tag)).await
             }
         }
     }
@@ -183,10 +183,10 @@ impl Repository<'_> {
         }
     }
 
-    pub(super) fn place(&self, version: &Version) -> String {
+    pub(super) fn place(&self, version: &TagOrDigest) -> String {
         let separator = match version {
-            Version::Tag(_) => ':',
-            Version::Digest(_) => '@',
+            TagOrDigest::Tag(_) => ':',
+            TagOrDigest::Digest(_) => '@',
         };
         format!("oci://{}{separator}{version}", self.artifact.name())
     }
@@ -212,7 +212,7 @@ impl Repository<'_> {
     }
 }
 
-impl Network {
+impl FetchClient {
     /// Returns the scheme of a registry. If the registry may be used without TLS, the first request finds out whether
     /// it uses TLS. An invalid certificate is an error, and no reason to use http.
     async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {

@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use admittance_net::Backoff;
 
-use super::Network;
+use super::FetchClient;
 use crate::{Error, FetchProgress, OnProgress};
 
 /// The maximum pause between two attempts. If a server requests a longer one, the request is not retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-impl Network {
+impl FetchClient {
     /// Runs attempts until one of them succeeds or fails permanently, or until their maximum number is reached.
     pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
         &self,

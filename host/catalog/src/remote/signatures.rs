@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::{
     Repository,
-    index::{BUNDLE_TYPE, Index},
-    registry::Version,
+    index::{BUNDLE_TYPE, ImageIndex},
+    registry::TagOrDigest,
 };
 use crate::{
     Digest, Error, ModuleReference,
@@ -22,14 +22,14 @@ const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOG: &str = "dev.sigstore.cosign/bundle";
 
 #[derive(Default, Deserialize)]
-struct Manifest {
+struct SignatureManifest {
     #[serde(default)]
-    layers: Vec<Layer>,
+    layers: Vec<SignatureLayer>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Layer {
+struct SignatureLayer {
     media_type: String,
     digest: String,
     #[serde(default)]
@@ -52,12 +52,12 @@ impl Repository<'_> {
             manifest: Some(Blob(manifest.to_vec())),
             ..Material::default()
         };
-        let tag = Version::Tag(format!("sha256-{}.sig", signed.to_hex()));
+        let tag = TagOrDigest::Tag(format!("sha256-{}.sig", signed.to_hex()));
         self.add_signatures(&mut material, reference, &tag).await?;
         let Some(index) = self.referrers(signed).await? else {
             return Ok(material);
         };
-        let index = serde_json::from_slice::<Index>(&index).map_err(|error| {
+        let index = serde_json::from_slice::<ImageIndex>(&index).map_err(|error| {
             let problem = format!("the index of its signatures cannot be read: {error}");
             Error::bad_answer(reference.to_string(), problem)
         })?;
@@ -65,7 +65,7 @@ impl Repository<'_> {
         let signatures = referrers.iter().filter(|referrer| referrer.may_sign());
         for referrer in signatures.take(SIGNATURE_COUNT_LIMIT) {
             if let Ok(digest) = referrer.digest.parse() {
-                self.add_signatures(&mut material, reference, &Version::Digest(digest))
+                self.add_signatures(&mut material, reference, &TagOrDigest::Digest(digest))
                     .await?;
             }
         }
@@ -77,12 +77,12 @@ impl Repository<'_> {
         &self,
         material: &mut Material,
         reference: &ModuleReference,
-        version: &Version,
+        version: &TagOrDigest,
     ) -> Result<(), Error> {
         let Some(manifest) = self.manifest(version).await? else {
             return Ok(());
         };
-        let manifest: Manifest = serde_json::from_slice(&manifest).unwrap_or_default();
+        let manifest: SignatureManifest = serde_json::from_slice(&manifest).unwrap_or_default();
         for mut layer in manifest.layers {
             let is_simple = layer.media_type == SIMPLE_SIGNING_TYPE;
             if !is_simple && !layer.media_type.starts_with(BUNDLE_TYPE) {

@@ -34,7 +34,7 @@ pub enum SignatureError {
     Refused {
         reference: Box<ModuleReference>,
         required: String,
-        found: Vec<Finding>,
+        found: Vec<SignatureFinding>,
         fix: String,
     },
     #[error("module {reference}: {problem}: pull it again")]
@@ -59,7 +59,7 @@ pub enum SignatureError {
 /// A signature of the module, and why it was refused.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{signature}, which {refusal}")]
-pub struct Finding {
+pub struct SignatureFinding {
     pub signature: SignatureDescription,
     pub refusal: Refusal,
 }

@@ -4,7 +4,7 @@ use regex::Regex;
 /// number of parts, or at least one if it is the last part of the pattern.
 #[derive(Clone, Debug, derive_more::Display)]
 #[display("{text}")]
-pub(super) struct Glob {
+pub(super) struct PathGlob {
     text: String,
     regex: Regex,
 }
@@ -12,7 +12,7 @@ pub(super) struct Glob {
 /// The problem of an invalid pattern, as a predicate whose subject is the pattern.
 pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
-impl Glob {
+impl PathGlob {
     /// Parses a pattern. Returns an error if `**` is not a whole part.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();
@@ -45,13 +45,13 @@ impl Glob {
     }
 }
 
-impl PartialEq for Glob {
+impl PartialEq for PathGlob {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Glob {}
+impl Eq for PathGlob {}
 
 #[cfg(test)]
 mod tests {
@@ -81,11 +81,11 @@ mod tests {
             ("(a|b)", "a", false),
             ("a", "a\n", false),
         ] {
-            let glob = Glob::new(pattern).unwrap();
+            let glob = PathGlob::new(pattern).unwrap();
             assert_eq!(glob.matches(text), expected, "{pattern} {text:?}");
         }
         for wrong in ["a**", "**a", "a/b**/c", "***"] {
-            assert!(Glob::new(wrong).is_err(), "{wrong}");
+            assert!(PathGlob::new(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -74,7 +74,7 @@ impl FoundSignature {
     #[cfg(feature = "registries")]
     pub(crate) fn has_annotations(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
-        struct Payload {
+        struct SignedPayload {
             optional: Option<BTreeMap<String, serde_json::Value>>,
         }
         if annotations.is_empty() {
@@ -83,7 +83,7 @@ impl FoundSignature {
         let Self::SimpleSigning { payload, .. } = self else {
             return false;
         };
-        let payload = serde_json::from_slice::<Payload>(&payload.0).ok();
+        let payload = serde_json::from_slice::<SignedPayload>(&payload.0).ok();
         let said = payload.and_then(|payload| payload.optional).unwrap_or_default();
         let is_said = |(key, value): (&String, &String)| said.get(key).is_some_and(|said| said == value);
         annotations.iter().all(is_said)

@@ -26,17 +26,17 @@ mod verify;
 pub(crate) use self::verify::valid_signature;
 pub use self::{
     description::{SignatureDescription, SignatureKind, describe},
-    error::{Finding, InvalidTrust, Refusal, SignatureError},
+    error::{InvalidTrust, Refusal, SignatureError, SignatureFinding},
     material::{
         Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES,
         read_next_to_file, signature_url,
     },
     pattern::{InvalidPattern, SourcePattern},
     policy::{
-        Certified, IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement, SIGNATURE_STATEMENT,
-        SignaturePolicy, SignatureRule,
+        CertificateRequirement, IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement,
+        SIGNATURE_STATEMENT, SignaturePolicy, SignatureRule,
     },
     sigstore::{PublicKey, SigningCertificate, TrustRoot},
-    source::Source,
-    verify::{SignedModule, Verified, verify},
+    source::ReferenceSource,
+    verify::{SignedModule, VerifiedSignature, verify},
 };

@@ -3,8 +3,8 @@ use std::{path::Path, str::FromStr};
 use url::{Host, Url};
 
 use super::{
-    Source,
-    glob::Glob,
+    ReferenceSource,
+    glob::PathGlob,
     source::{Scheme, canonical_host, is_docker_hub, registry_host},
 };
 
@@ -19,23 +19,23 @@ use super::{
 #[display("{text}")]
 pub struct SourcePattern {
     text: String,
-    sources: Sources,
+    sources: SourcePatterns,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Sources {
+enum SourcePatterns {
     All,
     Scheme(Scheme),
     /// Matches files under `directory` whose path below the directory matches `rest`.
     Files {
         directory: String,
-        rest: Glob,
+        rest: PathGlob,
     },
     Hosted {
         scheme: Scheme,
         host: HostPattern,
         port: u16,
-        path: Glob,
+        path: PathGlob,
     },
 }
 
@@ -57,14 +57,14 @@ pub struct InvalidPattern {
 }
 
 impl SourcePattern {
-    pub fn matches(&self, source: &Source) -> bool {
+    pub fn matches(&self, source: &ReferenceSource) -> bool {
         match &self.sources {
-            Sources::All => true,
-            Sources::Scheme(scheme) => source.scheme == *scheme,
-            Sources::Files { directory, rest } => {
+            SourcePatterns::All => true,
+            SourcePatterns::Scheme(scheme) => source.scheme == *scheme,
+            SourcePatterns::Files { directory, rest } => {
                 source.scheme == Scheme::File && matches_file(directory, rest, &source.path)
             }
-            Sources::Hosted {
+            SourcePatterns::Hosted {
                 scheme,
                 host,
                 port,
@@ -85,7 +85,7 @@ impl SourcePattern {
 
 /// Returns whether the path of a file is under this directory and matches `rest`. The directory of the pattern may
 /// contain symbolic links, while the path contains none.
-fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
+fn matches_file(directory: &str, rest: &PathGlob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
             "/" => file.strip_prefix('/'),
@@ -133,10 +133,10 @@ impl FromStr for SourcePattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let sources = match text.split_once(':') {
-            _ if text == "**" => Ok(Sources::All),
-            Some(("file", "**")) => Ok(Sources::Scheme(Scheme::File)),
-            Some(("https", "//**")) => Ok(Sources::Scheme(Scheme::Https)),
-            Some(("oci", "//**")) => Ok(Sources::Scheme(Scheme::Oci)),
+            _ if text == "**" => Ok(SourcePatterns::All),
+            Some(("file", "**")) => Ok(SourcePatterns::Scheme(Scheme::File)),
+            Some(("https", "//**")) => Ok(SourcePatterns::Scheme(Scheme::Https)),
+            Some(("oci", "//**")) => Ok(SourcePatterns::Scheme(Scheme::Oci)),
             Some(("file", path)) => file(path),
             Some(("https", rest)) => https(rest),
             Some(("oci", rest)) => oci(rest),
@@ -160,12 +160,12 @@ impl FromStr for SourcePattern {
 
 type Problem = (&'static str, &'static str);
 
-fn glob(text: &str) -> Result<Glob, Problem> {
+fn glob(text: &str) -> Result<PathGlob, Problem> {
     let fix = "write `*` for characters within a part, or `**` alone between two `/`";
-    Glob::new(text).map_err(|problem| (problem, fix))
+    PathGlob::new(text).map_err(|problem| (problem, fix))
 }
 
-fn file(path: &str) -> Result<Sources, Problem> {
+fn file(path: &str) -> Result<SourcePatterns, Problem> {
     let path = match path.strip_prefix("//") {
         Some(absolute) => absolute,
         None => path,
@@ -188,13 +188,13 @@ fn file(path: &str) -> Result<Sources, Problem> {
         .take_while(|part| !part.contains('*'))
         .count();
     let (directory, rest) = parts.split_at(plain);
-    Ok(Sources::Files {
+    Ok(SourcePatterns::Files {
         directory: format!("/{}", directory.join("/")),
         rest: glob(&rest.join("/"))?,
     })
 }
 
-fn https(rest: &str) -> Result<Sources, Problem> {
+fn https(rest: &str) -> Result<SourcePatterns, Problem> {
     let fix = "write `https://`, the host, and a path, `https://plugins.example.com/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no host and path", fix))?;
     if path.contains(['?', '#', '%', '\\']) {
@@ -214,7 +214,7 @@ fn https(rest: &str) -> Result<Sources, Problem> {
         return Err(("has a user, or no host", fix));
     }
     let host = url.host_str().ok_or(wrong_host)?;
-    Ok(Sources::Hosted {
+    Ok(SourcePatterns::Hosted {
         scheme: Scheme::Https,
         host: HostPattern::new(host, is_under).ok_or(wrong_host)?,
         port: url.port_or_known_default().ok_or(wrong_host)?,
@@ -222,7 +222,7 @@ fn https(rest: &str) -> Result<Sources, Problem> {
     })
 }
 
-fn oci(rest: &str) -> Result<Sources, Problem> {
+fn oci(rest: &str) -> Result<SourcePatterns, Problem> {
     let fix =
         "write `oci://`, the registry's host, and a repository, `oci://registry.example.com/plugins/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no registry and repository", fix))?;
@@ -252,7 +252,7 @@ fn oci(rest: &str) -> Result<Sources, Problem> {
     } else {
         path.to_owned()
     };
-    Ok(Sources::Hosted {
+    Ok(SourcePatterns::Hosted {
         scheme: Scheme::Oci,
         host: HostPattern::new(&host, is_under).ok_or(("names no registry", fix))?,
         port,

@@ -3,8 +3,8 @@ use std::{fmt, str::FromStr};
 use url::Url;
 
 use super::{
-    InvalidPattern, InvalidTrust, PublicKey, SignatureError, SigningCertificate, Source, SourcePattern,
-    TrustRoot, glob::Glob,
+    InvalidPattern, InvalidTrust, PublicKey, ReferenceSource, SignatureError, SigningCertificate,
+    SourcePattern, TrustRoot, glob::PathGlob,
 };
 use crate::ModuleReference;
 
@@ -31,7 +31,7 @@ pub enum Requirement {
     /// An identity must have signed the module, and the trust root must confirm the identity.
     Keyless(Keyless),
     /// The owner of this certificate must have signed the module.
-    Certified(Certified),
+    Certified(CertificateRequirement),
     Unsigned,
 }
 
@@ -69,8 +69,8 @@ impl SignaturePolicy {
         self.0.is_empty()
     }
 
-    /// Returns the requirement for the [source](Source::from_reference) of the reference; `None` if the policy is
-    /// empty.
+    /// Returns the requirement for the [source](ReferenceSource::from_reference) of the reference; `None` if the policy
+    /// is empty.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl SignaturePolicy {
     pub fn requirement(
         &self,
         reference: &ModuleReference,
-        source: &Source,
+        source: &ReferenceSource,
     ) -> Result<Option<&Requirement>, SignatureError> {
         if self.is_empty() {
             return Ok(None);
@@ -127,7 +127,7 @@ pub struct Keyless {
 
 /// The requirements for a signature that the owner of a known certificate made. The certificate may lack an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certified {
+pub struct CertificateRequirement {
     pub certificate: SigningCertificate,
     /// The trust root for the signature's log entry, at whose time the certificate must have been valid.
     pub trust_root: Option<TrustRoot>,
@@ -142,7 +142,7 @@ pub struct IssuerUrl(String);
 /// An identity, or a pattern of identities. In a pattern, `*` matches any characters except `/`. `**` must be a whole
 /// part, and matches any number of parts.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
-pub struct IdentityPattern(Glob);
+pub struct IdentityPattern(PathGlob);
 
 impl IdentityPattern {
     pub fn matches(&self, identity: &str) -> bool {
@@ -159,7 +159,7 @@ impl FromStr for IdentityPattern {
         } else if text.chars().all(|c| matches!(c, '*' | '/')) {
             Err("matches every identity")
         } else {
-            Glob::new(text)
+            PathGlob::new(text)
         };
         glob.map(Self).map_err(|problem| InvalidPattern {
             text: text.to_owned(),
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_first_matching_rule_applies_and_at_least_one_must_match() {
         let reference: ModuleReference = "oci://example.com/plugins/a:1".parse().unwrap();
-        let source = Source::from_reference(&reference).unwrap();
+        let source = ReferenceSource::from_reference(&reference).unwrap();
         assert_eq!(
             SignaturePolicy::default()
                 .requirement(&reference, &source)

@@ -18,7 +18,8 @@ pub use self::{certificate::SigningCertificate, key::PublicKey, trust_root::Trus
 
 use self::parsed::{ParsedSignature, SignedContent};
 use super::{
-    Certified, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind, Verified,
+    CertificateRequirement, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription,
+    SignatureKind, VerifiedSignature,
 };
 
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
@@ -63,7 +64,7 @@ pub(super) fn by_key(
     keys: &PublicKeys,
     found: &FoundSignature,
     artifact: &[u8],
-) -> Result<Verified, Refusal> {
+) -> Result<VerifiedSignature, Refusal> {
     let opened = ParsedSignature::new(found)?;
     let message = opened.signed.message(artifact);
     let key = keys
@@ -71,7 +72,7 @@ pub(super) fn by_key(
         .find(|key| key.signed(&message, &opened.signature))
         .ok_or(Refusal::WrongKey)?;
     opened.signed.check_subject(artifact)?;
-    Ok(Verified::Key {
+    Ok(VerifiedSignature::Key {
         fingerprint: key.fingerprint(),
     })
 }
@@ -80,7 +81,7 @@ pub(super) fn by_identity(
     keyless: &Keyless,
     found: &FoundSignature,
     artifact: &[u8],
-) -> Result<Verified, Refusal> {
+) -> Result<VerifiedSignature, Refusal> {
     let opened = ParsedSignature::new(found)?;
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
@@ -107,7 +108,7 @@ pub(super) fn by_identity(
         });
     }
     let signed_at = result.verified_timestamps().iter().min().copied();
-    Ok(Verified::Identity {
+    Ok(VerifiedSignature::Identity {
         identity,
         issuer: issuer.to_owned(),
         signed_at: signed_at
@@ -118,10 +119,10 @@ pub(super) fn by_identity(
 }
 
 pub(super) fn by_certificate(
-    certified: &Certified,
+    certified: &CertificateRequirement,
     found: &FoundSignature,
     artifact: &[u8],
-) -> Result<Verified, Refusal> {
+) -> Result<VerifiedSignature, Refusal> {
     let certificate = &certified.certificate;
     // The certificate that was found with the signature is replaced with the policy's, for which the log entry must be.
     let mut found = found.clone();
@@ -160,7 +161,7 @@ pub(super) fn by_certificate(
         }
         _ => {}
     }
-    Ok(Verified::Key {
+    Ok(VerifiedSignature::Key {
         fingerprint: key.fingerprint(),
     })
 }

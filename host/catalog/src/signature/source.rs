@@ -12,7 +12,7 @@ use crate::{ModuleReference, OciReference};
 
 /// Where a module comes from, in a normalised form, so that another spelling of a reference cannot bypass a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct ReferenceSource {
     pub(super) scheme: Scheme,
     /// The host of the source in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
@@ -34,7 +34,7 @@ const DEFAULT_PORT: u16 = 443;
 /// The canonical name of Docker Hub, which stands for all its names.
 const DOCKER_HUB: &str = "docker.io";
 
-impl Source {
+impl ReferenceSource {
     /// Determines the source of a reference. The symbolic links of a file are followed. The caller must read the file
     /// at the resulting [path](Self::path), because the rule is chosen for that file.
     ///
@@ -164,8 +164,8 @@ pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Source {
-        Source::from_reference(&text.parse().unwrap()).unwrap()
+    fn place(text: &str) -> ReferenceSource {
+        ReferenceSource::from_reference(&text.parse().unwrap()).unwrap()
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             "https://example.com/a//b",
             "https://example.com/%ff",
         ] {
-            let error = Source::from_reference(&text.parse().unwrap()).unwrap_err();
+            let error = ReferenceSource::from_reference(&text.parse().unwrap()).unwrap_err();
             assert!(
                 matches!(error, SignatureError::Ambiguous { .. }),
                 "{text}: {error}"
@@ -227,7 +227,7 @@ mod tests {
         std::os::unix::fs::symlink(root.join("b/module"), root.join("a/link")).unwrap();
         for written in ["b/module", "a/../b/module", "a/link", "./a/.././b//module"] {
             let reference = ModuleReference::File(root.join(written));
-            let source = Source::from_reference(&reference).unwrap();
+            let source = ReferenceSource::from_reference(&reference).unwrap();
             assert_eq!(source.path(), Some(root.join("b/module").as_path()), "{written}");
         }
         for (written, place) in [
@@ -235,7 +235,7 @@ mod tests {
             ("gone/module", "gone/module"),
             ("b/../gone", "gone"),
         ] {
-            let source = Source::from_reference(&ModuleReference::File(root.join(written))).unwrap();
+            let source = ReferenceSource::from_reference(&ModuleReference::File(root.join(written))).unwrap();
             assert_eq!(source.path(), Some(root.join(place).as_path()), "{written}");
         }
         std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
@@ -245,7 +245,8 @@ mod tests {
             "gone/../b/module",
             "b/module/inside",
         ] {
-            let error = Source::from_reference(&ModuleReference::File(root.join(written))).unwrap_err();
+            let error =
+                ReferenceSource::from_reference(&ModuleReference::File(root.join(written))).unwrap_err();
             assert!(
                 matches!(error, SignatureError::Unreadable { .. }),
                 "{written}: {error}"

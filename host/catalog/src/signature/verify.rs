@@ -1,11 +1,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Finding, FoundSignature, Material, Refusal, Requirement, SignatureError,
+    FoundSignature, Material, Refusal, Requirement, SignatureError, SignatureFinding,
     material::{BUNDLE_SUFFIX, signature_url},
     sigstore::{by_certificate, by_identity, by_key, describe},
 };
-use crate::{Digest, ModuleReference, manifest::Layer};
+use crate::{Digest, ModuleReference, manifest::ModuleLayer};
 
 #[derive(Clone, Copy, Debug)]
 pub struct SignedModule<'a> {
@@ -17,7 +17,7 @@ pub struct SignedModule<'a> {
 /// Why a module was accepted: the result of a successful signature check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Verified {
+pub enum VerifiedSignature {
     /// The policy requires no signature.
     #[default]
     #[display("not required")]
@@ -51,9 +51,9 @@ pub fn verify(
     requirement: &Requirement,
     subject: SignedModule<'_>,
     material: &Material,
-) -> Result<Verified, SignatureError> {
+) -> Result<VerifiedSignature, SignatureError> {
     if *requirement == Requirement::Unsigned {
-        return Ok(Verified::Unrequired);
+        return Ok(VerifiedSignature::Unrequired);
     }
     let artifact = subject.artifact(material)?;
     let found = match valid_signature(requirement, artifact, material) {
@@ -84,9 +84,9 @@ pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],
     material: &Material,
-) -> Result<Verified, Vec<Finding>> {
-    let check: &dyn Fn(&FoundSignature) -> Result<Verified, Refusal> = match requirement {
-        Requirement::Unsigned => return Ok(Verified::Unrequired),
+) -> Result<VerifiedSignature, Vec<SignatureFinding>> {
+    let check: &dyn Fn(&FoundSignature) -> Result<VerifiedSignature, Refusal> = match requirement {
+        Requirement::Unsigned => return Ok(VerifiedSignature::Unrequired),
         Requirement::Keys(keys) => &|found| by_key(keys, found, artifact),
         Requirement::Keyless(keyless) => &|found| by_identity(keyless, found, artifact),
         Requirement::Certified(certified) => &|found| by_certificate(certified, found, artifact),
@@ -95,7 +95,7 @@ pub(crate) fn valid_signature(
     for signature in &material.signatures {
         match check(signature) {
             Ok(verified) => return Ok(verified),
-            Err(refusal) => found.push(Finding {
+            Err(refusal) => found.push(SignatureFinding {
                 signature: describe(signature),
                 refusal,
             }),
@@ -127,7 +127,7 @@ impl<'a> SignedModule<'a> {
                  by this digest, because that is what is signed"
             )));
         }
-        let listed = Layer::of_manifest(reference, manifest)
+        let listed = ModuleLayer::of_manifest(reference, manifest)
             .map_err(|error| unrelated(error.to_string()))?
             .digest;
         let actual = self.digest;

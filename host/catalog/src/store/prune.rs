@@ -1,6 +1,6 @@
 use std::{collections::HashSet, fs, path::PathBuf};
 
-use super::{CompiledKey, Kind, Store, files_in};
+use super::{CompiledKey, Store, StoreEntryKind, files_in};
 use crate::Digest;
 
 /// The entries of the store that are in use, so that pruning must not remove them.
@@ -11,7 +11,7 @@ pub struct InUse {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneResult {
     pub entries: usize,
     /// The total size of the entries that were removed, in bytes.
     pub bytes: u64,
@@ -22,25 +22,38 @@ pub struct Pruned {
 impl Store {
     /// Removes the least recently used entries until the store has at most `limit` bytes. Entries in use are not
     /// removed. If another program needs a removed entry, it fetches or compiles the module again.
-    pub fn prune(&self, limit: u64, in_use: &InUse) -> Pruned {
-        let modules = in_use.modules.iter().map(|digest| (Kind::Module, *digest));
+    pub fn prune(&self, limit: u64, in_use: &InUse) -> PruneResult {
+        let modules = in_use
+            .modules
+            .iter()
+            .map(|digest| (StoreEntryKind::Module, *digest));
         let keep: HashSet<PathBuf> = modules
-            .chain(in_use.compiled.iter().map(|key| (Kind::Compiled, key.0)))
+            .chain(
+                in_use
+                    .compiled
+                    .iter()
+                    .map(|key| (StoreEntryKind::Compiled, key.0)),
+            )
             .map(|(kind, name)| self.path(kind, name))
             .collect();
         // Temporary files and partial downloads are not pruned, because `sweep` removes them.
-        let mut entries: Vec<_> = [Kind::Module, Kind::Compiled, Kind::Resolution, Kind::Signature]
-            .into_iter()
-            .flat_map(|kind| files_in(&self.directory_of(kind)))
-            .filter_map(|path| {
-                let metadata = fs::metadata(&path).ok()?;
-                Some((metadata.modified().ok()?, metadata.len(), path))
-            })
-            .collect();
+        let mut entries: Vec<_> = [
+            StoreEntryKind::Module,
+            StoreEntryKind::Compiled,
+            StoreEntryKind::Resolution,
+            StoreEntryKind::Signature,
+        ]
+        .into_iter()
+        .flat_map(|kind| files_in(&self.directory_of(kind)))
+        .filter_map(|path| {
+            let metadata = fs::metadata(&path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), path))
+        })
+        .collect();
         entries.sort_by_key(|(used, ..)| *used);
-        let mut pruned = Pruned {
+        let mut pruned = PruneResult {
             left: entries.iter().map(|(_, size, _)| size).sum(),
-            ..Pruned::default()
+            ..PruneResult::default()
         };
         for (_, size, path) in entries {
             if pruned.left <= limit {

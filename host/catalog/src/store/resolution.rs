@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Store, remove_damaged};
+use super::{Store, StoreEntryKind, remove_damaged};
 use crate::{Digest, Error, ModuleReference, signature::Blob};
 
 /// The record of the module to which a URL or a tag was resolved.
@@ -19,7 +19,7 @@ pub struct Resolution {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Record {
+struct ResolutionRecord {
     reference: String,
     module: Digest,
     manifest: Option<Blob>,
@@ -45,7 +45,7 @@ impl Store {
     /// Returns an error when the resolution cannot be written.
     pub fn keep_resolution(&self, reference: &ModuleReference, resolution: &Resolution) -> Result<(), Error> {
         let seconds = resolution.resolved.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let record = Record {
+        let record = ResolutionRecord {
             reference: reference.to_string(),
             module: resolution.module,
             manifest: resolution
@@ -57,24 +57,24 @@ impl Store {
         };
         let content = serde_json::to_vec(&record).unwrap_or_default();
         self.keep_sealed(
-            Kind::Resolution,
+            StoreEntryKind::Resolution,
             name_with(reference, resolution.module),
             &content,
         )?;
-        self.keep_sealed(Kind::Resolution, name(reference), &content)
+        self.keep_sealed(StoreEntryKind::Resolution, name(reference), &content)
     }
 
     fn record(&self, reference: &ModuleReference, name: Digest) -> Option<Resolution> {
-        let resolution = read(reference, &self.sealed(Kind::Resolution, name)?);
+        let resolution = read(reference, &self.sealed(StoreEntryKind::Resolution, name)?);
         if resolution.is_none() {
-            remove_damaged(&self.path(Kind::Resolution, name));
+            remove_damaged(&self.path(StoreEntryKind::Resolution, name));
         }
         resolution
     }
 }
 
 fn read(reference: &ModuleReference, content: &[u8]) -> Option<Resolution> {
-    let record: Record = serde_json::from_slice(content).ok()?;
+    let record: ResolutionRecord = serde_json::from_slice(content).ok()?;
     if record.reference != reference.to_string() {
         return None;
     }

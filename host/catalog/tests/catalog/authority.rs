@@ -6,9 +6,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct HttpsAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl HttpsAuthority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -7,7 +7,7 @@ use admittance_catalog::{Catalog, CompiledCode, CompiledForm, CompiledKey, Diges
 use tempfile::TempDir;
 
 use crate::{
-    scene::{Scene, component},
+    scene::{CatalogScene, component},
     site::Site,
 };
 
@@ -64,7 +64,7 @@ async fn a_full_disk_is_reported_and_retried() {
     ) else {
         return;
     };
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     let store = Store::open(&at).unwrap();
     store.keep_compiled(key("small"), b"code", b"").unwrap();
     let is_full = |error: &Error| {
@@ -120,7 +120,7 @@ fn code_on_a_noexec_disk_is_read_into_memory() {
 #[tokio::test]
 async fn a_read_only_store_serves_its_entries() {
     let directory = TempDir::new().unwrap();
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     if env::var_os(MOUNTED).is_none() {
         let store = Store::open(directory.path()).unwrap();

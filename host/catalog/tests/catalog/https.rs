@@ -3,15 +3,15 @@ use std::{sync::Arc, time::Duration};
 use admittance_catalog::{Digest, Error, FetchProgress, Freshness, ModuleReference};
 
 use crate::{
-    scene::{Scene, component},
-    site::{Fault, Site},
+    scene::{CatalogScene, component},
+    site::{ResponseFault, Site},
 };
 
 const MEGABYTE: usize = 1 << 20;
 
 #[tokio::test]
 async fn a_url_is_fetched_again_only_on_request() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     let (first, second) = (component(1000, 1), component(1000, 2));
     site.put("/a.wasm", &first, Some("\"1\""));
@@ -60,7 +60,7 @@ async fn a_url_is_fetched_again_only_on_request() {
 
 #[tokio::test]
 async fn a_pinned_module_in_the_store_causes_no_request() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     let bytes = component(1000, 1);
     site.put("/a.wasm", &bytes, None);
@@ -92,42 +92,52 @@ async fn an_interrupted_download_is_resumed() {
     let bytes = component(3 * MEGABYTE, 1);
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
-        (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
+        (
+            tag,
+            false,
+            vec![ResponseFault::Cut(MEGABYTE)],
+            vec![None, Some(MEGABYTE)],
+        ),
         // The connection breaks more often than attempts are allowed, but attempts that make progress do not count.
         (
             tag,
             false,
-            vec![Fault::Cut(MEGABYTE / 4); 8],
+            vec![ResponseFault::Cut(MEGABYTE / 4); 8],
             (0..9)
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
         // There is no validator. Only a pinned digest shows whether the server still has the same version, so only the
         // second of these downloads is resumed.
-        (None, false, vec![Fault::Cut(MEGABYTE)], vec![None, None]),
-        (None, true, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
+        (None, false, vec![ResponseFault::Cut(MEGABYTE)], vec![None, None]),
+        (
+            None,
+            true,
+            vec![ResponseFault::Cut(MEGABYTE)],
+            vec![None, Some(MEGABYTE)],
+        ),
         (
             Some("W/\"1\""),
             false,
-            vec![Fault::Cut(MEGABYTE)],
+            vec![ResponseFault::Cut(MEGABYTE)],
             vec![None, None],
         ),
         // The server ignores the range of the second request, or sends another range.
         (
             tag,
             false,
-            vec![Fault::Cut(MEGABYTE), Fault::Whole],
+            vec![ResponseFault::Cut(MEGABYTE), ResponseFault::Whole],
             vec![None, Some(MEGABYTE)],
         ),
         (
             tag,
             false,
-            vec![Fault::Cut(MEGABYTE), Fault::WrongPart],
+            vec![ResponseFault::Cut(MEGABYTE), ResponseFault::WrongPart],
             vec![None, Some(MEGABYTE), None],
         ),
     ] {
         for has_store in [true, false] {
-            let mut scene = Scene::new();
+            let mut scene = CatalogScene::new();
             if !has_store {
                 scene.config.store = None;
             }
@@ -158,10 +168,10 @@ async fn an_interrupted_download_is_resumed() {
 async fn a_partial_download_is_resumed_after_a_restart() {
     let bytes = component(2 * MEGABYTE, 1);
     for changed in [false, true] {
-        let scene = Scene::new();
+        let scene = CatalogScene::new();
         let site = Site::start(&scene.authority).await;
         site.put("/a.wasm", &bytes, Some("\"1\""));
-        site.fail([Fault::Stall(MEGABYTE + 1000)]);
+        site.fail([ResponseFault::Stall(MEGABYTE + 1000)]);
         let (catalog, reference) = (scene.catalog(), site.url("/a.wasm"));
         let (stalled, wait) = tokio::sync::oneshot::channel();
         let stalled = std::sync::Mutex::new(Some(stalled));
@@ -220,63 +230,75 @@ async fn server_faults_are_retried_or_reported() {
     let bytes = component(100_000, 1);
     // (faults of the server, expected number of requests, expected final error or `None` for success)
     for (faults, received, expected) in [
-        (vec![Fault::Status(503, None)], 2, None),
-        (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
-        (vec![Fault::Status(429, Some("1"))], 2, None),
-        (vec![Fault::Stall(10)], 2, None),
+        (vec![ResponseFault::Status(503, None)], 2, None),
+        (
+            vec![ResponseFault::Status(500, None), ResponseFault::Cut(10)],
+            3,
+            None,
+        ),
+        (vec![ResponseFault::Status(429, Some("1"))], 2, None),
+        (vec![ResponseFault::Stall(10)], 2, None),
         // The server requests a pause that is longer than the limit, so the request is not retried.
         (
-            vec![Fault::Status(429, Some("3600"))],
+            vec![ResponseFault::Status(429, Some("3600"))],
             1,
             Some("the server answered 429: Too Many Requests; it asks for a retry in 1h"),
         ),
         (
-            vec![Fault::Status(503, Some("Tue, 31 Dec 2999 23:59:59 GMT"))],
+            vec![ResponseFault::Status(503, Some("Tue, 31 Dec 2999 23:59:59 GMT"))],
             1,
             Some("the server answered 503: Service Unavailable; it asks for a retry in "),
         ),
         (
-            vec![Fault::Status(502, None); 5],
+            vec![ResponseFault::Status(502, None); 5],
             5,
             Some("the server answered 502: Bad Gateway"),
         ),
-        (vec![Fault::Cut(0); 5], 5, Some("cannot be reached: ")),
+        (vec![ResponseFault::Cut(0); 5], 5, Some("cannot be reached: ")),
         (
-            vec![Fault::Status(403, None)],
+            vec![ResponseFault::Status(403, None)],
             1,
             Some("was refused without credentials: Forbidden; "),
         ),
-        (vec![Fault::Status(410, None)], 1, Some("was not found: Gone; ")),
         (
-            vec![Fault::Status(418, None)],
+            vec![ResponseFault::Status(410, None)],
+            1,
+            Some("was not found: Gone; "),
+        ),
+        (
+            vec![ResponseFault::Status(418, None)],
             1,
             Some("the server answered 418: I'm a teapot"),
         ),
         (
-            vec![Fault::Length(1 << 40)],
+            vec![ResponseFault::Length(1 << 40)],
             1,
             Some("has 1099511627776 bytes, more than the limit of 200000"),
         ),
         (
-            vec![Fault::Endless],
+            vec![ResponseFault::Endless],
             1,
             Some("bytes, more than the limit of 200000"),
         ),
-        (vec![Fault::Length(500)], 1, Some("has the digest")),
-        (vec![Fault::Length(100_001); 5], 5, Some("cannot be reached: ")),
+        (vec![ResponseFault::Length(500)], 1, Some("has the digest")),
         (
-            vec![Fault::Redirect("http://localhost/a.wasm")],
+            vec![ResponseFault::Length(100_001); 5],
+            5,
+            Some("cannot be reached: "),
+        ),
+        (
+            vec![ResponseFault::Redirect("http://localhost/a.wasm")],
             1,
             Some("invalid response: the server redirects to an address without TLS"),
         ),
         (
-            vec![Fault::Redirect("/a.wasm"); 20],
+            vec![ResponseFault::Redirect("/a.wasm"); 20],
             11,
             Some("invalid response: too many redirects"),
         ),
-        (vec![Fault::Redirect("/b.wasm")], 2, None),
+        (vec![ResponseFault::Redirect("/b.wasm")], 2, None),
     ] {
-        let mut scene = Scene::new();
+        let mut scene = CatalogScene::new();
         scene.config.size_limit = 200_000;
         scene.config.network.read_timeout = Duration::from_millis(300);
         let site = Site::start(&scene.authority).await;
@@ -301,7 +323,7 @@ async fn server_faults_are_retried_or_reported() {
             (result, _) => panic!("{faults:?}: {result:?}"),
         }
         assert_eq!(site.received().len(), received, "{faults:?}");
-        if let [Fault::Status(429, Some("1"))] = faults.as_slice() {
+        if let [ResponseFault::Status(429, Some("1"))] = faults.as_slice() {
             let retries = scene.retries();
             assert!(retries[0].0 >= Duration::from_secs(1), "{retries:?}");
         }
@@ -311,7 +333,7 @@ async fn server_faults_are_retried_or_reported() {
 /// A CDN in front of a registry may set a cookie and redirect, to see whether the client returns the cookie.
 #[tokio::test]
 async fn a_cookie_is_sent_only_to_its_origin() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let (site, other) = (
         Site::start(&scene.authority).await,
         Site::start(&scene.authority).await,
@@ -320,10 +342,10 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     other.put("/b.wasm", &component(1000, 1), None);
     let elsewhere = other.url("/b.wasm").leak();
     site.fail([
-        Fault::Cookie("seen=1; Path=/; Secure; HttpOnly"),
-        Fault::Cookie("seen=2"),
-        Fault::Cookie("more=a=b"),
-        Fault::Redirect(elsewhere),
+        ResponseFault::Cookie("seen=1; Path=/; Secure; HttpOnly"),
+        ResponseFault::Cookie("seen=2"),
+        ResponseFault::Cookie("more=a=b"),
+        ResponseFault::Redirect(elsewhere),
     ]);
     scene
         .obtain(&scene.catalog(), &site.url("/a.wasm"))
@@ -347,7 +369,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
 
 #[tokio::test]
 async fn content_that_is_not_webassembly_is_refused() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", b"<!doctype html>", None);
     let catalog = scene.catalog();
@@ -361,7 +383,7 @@ async fn content_that_is_not_webassembly_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     scene.config.network.attempts = 2;
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", &component(1000, 1), None);
@@ -400,12 +422,12 @@ async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
 
 #[tokio::test]
 async fn concurrent_requests_for_a_module_share_one_fetch() {
-    let scene = Arc::new(Scene::new());
+    let scene = Arc::new(CatalogScene::new());
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
     // In the first round, the fetch fails, and all waiting tasks get its error.
-    for (faults, received) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
+    for (faults, received) in [(vec![ResponseFault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();
         site.fail(faults);

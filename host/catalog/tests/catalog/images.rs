@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, env::consts};
 
 use admittance_admission::{ImageError, ImageReader as _, OciReference, Signer, Signers};
-use admittance_catalog::{Digest, Images};
+use admittance_catalog::{Digest, RegistryImages};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -11,8 +11,8 @@ use rcgen::{
 use serde_json::{Value, json};
 
 use crate::{
-    registry::{Access, Registry},
-    scene::Scene,
+    registry::{Registry, RegistryLogin},
+    scene::CatalogScene,
     signatures::{self, index, put_blob, put_manifest},
 };
 
@@ -42,9 +42,9 @@ fn says(result: Result<Digest, ImageError>, part: &str) {
 
 #[tokio::test]
 async fn manifests_and_configurations_of_images_are_read() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Open, None).await;
-    let images = Images::new(scene.catalog());
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Open, None).await;
+    let images = RegistryImages::new(scene.catalog());
     let user = |name: &str| json!({"os": "linux", "architecture": "amd64", "config": {"User": name}});
     let (manifest, described) = put_image(&registry, "1", &user("nobody")).await;
     let (_, other) = put_image(&registry, "other", &user("other")).await;
@@ -95,13 +95,13 @@ async fn manifests_and_configurations_of_images_are_read() {
 
 #[tokio::test]
 async fn signatures_of_images_are_verified() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Open, None).await;
-    let images = || Images::new(scene.catalog());
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Open, None).await;
+    let images = || RegistryImages::new(scene.catalog());
     let (_, described) = put_image(&registry, "1", &json!({})).await;
     let image = image(&registry, "1");
-    let (signer, other) = (signatures::Signer::new(), signatures::Signer::new());
-    let by = |signers: &[&signatures::Signer], annotations: &[(&str, &str)]| Signers {
+    let (signer, other) = (signatures::CosignKey::new(), signatures::CosignKey::new());
+    let by = |signers: &[&signatures::CosignKey], annotations: &[(&str, &str)]| Signers {
         all: signers
             .iter()
             .map(|signer| Signer::Key(signer.public_key()))
@@ -214,7 +214,7 @@ impl CodeAuthority {
         self.0.pem()
     }
 
-    fn certify(&self, signer: &signatures::Signer) -> String {
+    fn certify(&self, signer: &signatures::CosignKey) -> String {
         let mut params = CertificateParams::new(["signer.example.com".to_owned()]).unwrap();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];

@@ -1,21 +1,21 @@
 use std::{env, fs, io::ErrorKind, net::TcpListener, os::unix::fs::PermissionsExt as _, time::Duration};
 
-use admittance_catalog::{Digest, Error, Freshness, Pushed};
+use admittance_catalog::{Digest, Error, Freshness, PushedArtifact};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     pushing::push,
-    registry::{Access, Registry, USER},
-    scene::{Scene, component},
+    registry::{Registry, RegistryLogin, USER},
+    scene::{CatalogScene, component},
     signatures::{index, put_blob, put_manifest},
-    tokens::{IDENTITY_TOKEN, Tokens},
+    tokens::{IDENTITY_TOKEN, TokenServer},
 };
 
 #[tokio::test]
 async fn a_tag_is_resolved_again_only_on_request() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Open, None).await;
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let (first, second) = (component(300_000, 1), component(300_000, 2));
     let catalog = scene.catalog();
     let name = format!("{}/plugins/a:1", registry.name);
@@ -73,11 +73,11 @@ async fn a_tag_is_resolved_again_only_on_request() {
 /// Tools such as `docker buildx` push an index with an entry for each architecture.
 #[tokio::test]
 async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Open, None).await;
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let catalog = scene.catalog();
     let (module, other) = (component(2000, 1), component(2000, 2));
-    let manifest = |pushed: &Pushed, architecture: &str| {
+    let manifest = |pushed: &PushedArtifact, architecture: &str| {
         json!({
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
             "size": 2, "platform": {"os": "wasi", "architecture": architecture},
@@ -137,9 +137,9 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
 /// `wash push` used to write the media type of the row `component`. Istio and Envoy Gateway use the compat variant.
 #[tokio::test]
 async fn modules_with_older_media_types_or_in_archives_are_obtained() {
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     scene.config.size_limit = 50_000;
-    let registry = Registry::start(Access::Open, None).await;
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let catalog = scene.catalog();
     let module = component(2000, 1);
     let put = async |tag: &str, layers: &[(&str, &[u8])]| {
@@ -232,10 +232,10 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
 
 #[tokio::test]
 async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
     scene.authority.write(&certificate, &key);
-    let registry = Registry::start(Access::Basic, Some((&certificate, &key))).await;
+    let registry = Registry::start(RegistryLogin::Basic, Some((&certificate, &key))).await;
     let name = format!("{}/a:1", registry.name);
     let reference = format!("oci://{name}");
     let bytes = component(1000, 1);
@@ -325,8 +325,8 @@ async fn credentials_are_obtained_from_docker_credential_helpers() {
 }
 
 async fn with_helpers() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Basic, None).await;
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Basic, None).await;
     let name = format!("{}/a:1", registry.name);
     for (key, value, expected) in [
         ("credHelpers", json!({&registry.name: "good"}), None),
@@ -354,10 +354,10 @@ async fn with_helpers() {
 
 #[tokio::test]
 async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_requires() {
-    let scene = Scene::new();
-    let tokens = Tokens::start(&scene.authority).await;
+    let scene = CatalogScene::new();
+    let tokens = TokenServer::start(&scene.authority).await;
     let (realm, signed_by) = (tokens.realm(), scene.authority.pem());
-    let access = Access::Token {
+    let access = RegistryLogin::Token {
         realm: &realm,
         signed_by: &signed_by,
     };
@@ -414,12 +414,12 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
 
 #[tokio::test]
 async fn no_credentials_are_sent_without_tls() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     server.set_nonblocking(true).unwrap();
     let realm = format!("http://{}/token", server.local_addr().unwrap());
     let signed_by = scene.authority.pem();
-    let access = Access::Token {
+    let access = RegistryLogin::Token {
         realm: &realm,
         signed_by: &signed_by,
     };
@@ -444,8 +444,8 @@ async fn no_credentials_are_sent_without_tls() {
 
 #[tokio::test]
 async fn an_artifact_without_a_module_is_refused() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Open, None).await;
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let catalog = scene.catalog();
     let error = scene
         .obtain(&catalog, &format!("oci://{}/a:1", registry.name))
@@ -492,7 +492,7 @@ async fn an_artifact_without_a_module_is_refused() {
 
 #[tokio::test]
 async fn a_fetch_with_endless_informational_responses_fails() {
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     scene.config.network.attempts = 1;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -2,13 +2,13 @@ use admittance_catalog::Error;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::{
-    scene::{Scene, component},
+    scene::{CatalogScene, component},
     site::{Site, read_head, send},
 };
 
 #[tokio::test]
 async fn requests_go_through_the_configured_proxy() {
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     scene.config.network.attempts = 1;
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", &component(1000, 1), None);

@@ -4,16 +4,16 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use admittance_catalog::{Catalog, Error, FetchProgress, OciReference, Pushed};
+use admittance_catalog::{Catalog, Error, FetchProgress, OciReference, PushedArtifact};
 use serde_json::{Value, json};
 
 use crate::{
-    registry::{Access, Registry},
-    scene::{Scene, component},
+    registry::{Registry, RegistryLogin},
+    scene::{CatalogScene, component},
 };
 
 /// Pushes with a fixed creation time.
-pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<Pushed, Error> {
+pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<PushedArtifact, Error> {
     push_with(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
 }
 
@@ -23,7 +23,7 @@ async fn push_with(
     bytes: &[u8],
     annotations: &BTreeMap<String, String>,
     progress: &(dyn Fn(FetchProgress) + Send + Sync),
-) -> Result<Pushed, Error> {
+) -> Result<PushedArtifact, Error> {
     let reference: OciReference = reference.parse().unwrap();
     let created = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     catalog
@@ -33,8 +33,8 @@ async fn push_with(
 
 #[tokio::test]
 async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Open, None).await;
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Open, None).await;
     let catalog = scene.catalog();
     let bytes = wat::parse_str(
         r#"(component (import "admittance:plugin/cluster@1.0.0" (instance))
@@ -111,8 +111,8 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
 
 #[tokio::test]
 async fn a_refused_push_is_reported_with_the_reason() {
-    let scene = Scene::new();
-    let registry = Registry::start(Access::Basic, None).await;
+    let scene = CatalogScene::new();
+    let registry = Registry::start(RegistryLogin::Basic, None).await;
     let catalog = scene.catalog();
     let name = format!("{}/a:1", registry.name);
     let pinned = format!("{}/a@{}", registry.name, admittance_catalog::Digest::of("a"));

@@ -21,7 +21,7 @@ const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 const NEVER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) enum Access<'a> {
+pub(crate) enum RegistryLogin<'a> {
     /// Anyone may read from the registry and write to it.
     Open,
     /// The registry requires basic authentication, as the user `ada` with the password `open sesame`.
@@ -51,7 +51,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Starts a registry. `tls` contains the paths of its certificate and key; `None` disables TLS.
-    pub(crate) async fn start(access: Access<'_>, tls: Option<(&Path, &Path)>) -> Self {
+    pub(crate) async fn start(access: RegistryLogin<'_>, tls: Option<(&Path, &Path)>) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("config.yml");
         let text = configuration(directory.path(), access, tls);
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-fn configuration(directory: &Path, access: Access<'_>, tls: Option<(&Path, &Path)>) -> Value {
+fn configuration(directory: &Path, access: RegistryLogin<'_>, tls: Option<(&Path, &Path)>) -> Value {
     let mut config = json!({
         "version": 0.1,
         "log": {"level": "info", "formatter": "json", "accesslog": {"disabled": true}},
@@ -112,13 +112,13 @@ fn configuration(directory: &Path, access: Access<'_>, tls: Option<(&Path, &Path
         config["http"]["tls"] = json!({"certificate": certificate, "key": key});
     }
     match access {
-        Access::Open => {}
-        Access::Basic => {
+        RegistryLogin::Open => {}
+        RegistryLogin::Basic => {
             let path = directory.join("htpasswd");
             fs::write(&path, HTPASSWD).unwrap();
             config["auth"] = json!({"htpasswd": {"realm": "test", "path": path}});
         }
-        Access::Token { realm, signed_by } => {
+        RegistryLogin::Token { realm, signed_by } => {
             let path = directory.join("signers.pem");
             fs::write(&path, signed_by).unwrap();
             config["auth"] = json!({"token": {

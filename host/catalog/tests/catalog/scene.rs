@@ -13,19 +13,19 @@ use admittance_catalog::{
 };
 use tempfile::TempDir;
 
-use crate::{authority::Authority, registry::USER};
+use crate::{authority::HttpsAuthority, registry::USER};
 
 /// A CA, the directory of a store, and the configuration of a catalog that uses both and retries without pauses.
-pub(crate) struct Scene {
-    pub(crate) authority: Authority,
+pub(crate) struct CatalogScene {
+    pub(crate) authority: HttpsAuthority,
     pub(crate) directory: TempDir,
     pub(crate) config: CatalogConfig,
     told: Arc<Mutex<Vec<FetchProgress>>>,
 }
 
-impl Scene {
+impl CatalogScene {
     pub(crate) fn new() -> Self {
-        let authority = Authority::new();
+        let authority = HttpsAuthority::new();
         let directory = TempDir::new().unwrap();
         let ca = directory.path().join("ca.pem");
         fs::write(&ca, authority.pem()).unwrap();

@@ -17,15 +17,15 @@ use serde_json::{Value, json};
 
 use crate::{
     pushing::push,
-    registry::{Access, Registry},
-    scene::{Scene, component},
+    registry::{Registry, RegistryLogin},
+    scene::{CatalogScene, component},
     site::Site,
 };
 
 /// A key that makes the same signatures as cosign.
-pub(crate) struct Signer(rcgen::KeyPair);
+pub(crate) struct CosignKey(rcgen::KeyPair);
 
-impl Signer {
+impl CosignKey {
     pub(crate) fn new() -> Self {
         Self(rcgen::KeyPair::generate().unwrap())
     }
@@ -56,10 +56,11 @@ impl Signer {
 
 #[tokio::test]
 async fn a_module_that_no_signature_rule_matches_is_not_fetched() {
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", &component(1000, 1), None);
-    scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://example.com/**")]);
+    scene.config.signatures =
+        SignaturePolicy::new(vec![CosignKey::new().required_of("https://example.com/**")]);
     let error = scene
         .obtain(&scene.catalog(), &site.url("/a.wasm"))
         .await
@@ -70,9 +71,9 @@ async fn a_module_that_no_signature_rule_matches_is_not_fetched() {
 
 #[tokio::test]
 async fn signatures_next_to_a_url_are_found() {
-    let mut scene = Scene::new();
+    let mut scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
-    let (signer, bytes) = (Signer::new(), component(1000, 1));
+    let (signer, bytes) = (CosignKey::new(), component(1000, 1));
     let (url, paths) = (
         site.url("/a.wasm"),
         ["/a.wasm", "/a.wasm.sig", "/a.wasm.sigstore.json"],
@@ -92,7 +93,7 @@ async fn signatures_next_to_a_url_are_found() {
 
     // The module has a signature by a wrong key, and then one by the right key. It is downloaded once for both.
     let reference: ModuleReference = url.parse().unwrap();
-    site.put("/a.wasm.sig", Signer::new().sign(&bytes).as_bytes(), None);
+    site.put("/a.wasm.sig", CosignKey::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
     let error = catalog
@@ -122,7 +123,7 @@ async fn signatures_next_to_a_url_are_found() {
         .await
         .unwrap();
     assert_eq!(received().len(), before);
-    scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://**")]);
+    scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().required_of("https://**")]);
     let error = scene
         .catalog()
         .load_stored(&reference, Digest::of(&bytes))
@@ -138,9 +139,9 @@ async fn signatures_in_a_registry_are_found() {
     // The signature has the tag that cosign derives, or it is in the index of referrers that registries without the
     // referrers API have.
     for is_referrer in [false, true] {
-        let mut scene = Scene::new();
-        let registry = Registry::start(Access::Open, None).await;
-        let (signer, name) = (Signer::new(), format!("{}/plugins/a:1", registry.name));
+        let mut scene = CatalogScene::new();
+        let registry = Registry::start(RegistryLogin::Open, None).await;
+        let (signer, name) = (CosignKey::new(), format!("{}/plugins/a:1", registry.name));
         let reference = format!("oci://{name}");
         let pushed = push(&scene.catalog(), &name, &component(1000, 1)).await.unwrap();
         let pattern = format!("oci://{}/plugins/**", registry.name);

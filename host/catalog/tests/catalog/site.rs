@@ -12,11 +12,11 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::authority::Authority;
+use crate::authority::HttpsAuthority;
 
 /// A fault in the response to one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum ResponseFault {
     /// The server closes the connection after this number of bytes of the body.
     Cut(usize),
     /// The server stops sending after this number of bytes of the body, but keeps the connection open.
@@ -37,27 +37,27 @@ pub(crate) enum Fault {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
+pub(crate) struct SiteRequest {
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SiteState {
     files: BTreeMap<String, (Vec<u8>, Option<String>)>,
-    faults: VecDeque<Fault>,
-    received: Vec<Received>,
+    faults: VecDeque<ResponseFault>,
+    received: Vec<SiteRequest>,
 }
 
 /// The server, which stops at the end of the test's runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SiteState>>,
 }
 
 impl Site {
-    pub(crate) async fn start(authority: &Authority) -> Self {
+    pub(crate) async fn start(authority: &HttpsAuthority) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site = Self {
             address: listener.local_addr().unwrap(),
@@ -89,11 +89,11 @@ impl Site {
     }
 
     /// Answers the next requests with these faults, one fault for each request.
-    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = ResponseFault>) {
         self.state.lock().unwrap().faults.extend(faults);
     }
 
-    pub(crate) fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<SiteRequest> {
         self.state.lock().unwrap().received.clone()
     }
 
@@ -135,10 +135,10 @@ impl Site {
             .get("range")
             .filter(|_| same("if-range"))
             .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
-        let part = start.filter(|start| *start < bytes.len() && !matches!(fault, Some(Fault::Whole)));
+        let part = start.filter(|start| *start < bytes.len() && !matches!(fault, Some(ResponseFault::Whole)));
         let (status, body) = match part {
             Some(start) => {
-                let told = if matches!(fault, Some(Fault::WrongPart)) {
+                let told = if matches!(fault, Some(ResponseFault::WrongPart)) {
                     start + 1
                 } else {
                     start
@@ -150,8 +150,10 @@ impl Site {
             None => ("200 OK", bytes.as_slice()),
         };
         match fault {
-            None | Some(Fault::Whole | Fault::WrongPart) => finish(stream, status, &headers, body).await,
-            Some(Fault::Cut(sent)) => {
+            None | Some(ResponseFault::Whole | ResponseFault::WrongPart) => {
+                finish(stream, status, &headers, body).await
+            }
+            Some(ResponseFault::Cut(sent)) => {
                 send(
                     &mut stream,
                     status,
@@ -161,7 +163,7 @@ impl Site {
                 )
                 .await
             }
-            Some(Fault::Stall(sent)) => {
+            Some(ResponseFault::Stall(sent)) => {
                 send(
                     &mut stream,
                     status,
@@ -172,28 +174,28 @@ impl Site {
                 .await?;
                 std::future::pending().await
             }
-            Some(Fault::Status(status, again)) => {
+            Some(ResponseFault::Status(status, again)) => {
                 headers.extend(again.map(|again| format!("retry-after: {again}")));
                 finish(stream, &format!("{status} Trouble"), &headers, b"").await
             }
-            Some(Fault::Length(length)) => {
+            Some(ResponseFault::Length(length)) => {
                 send(&mut stream, status, &headers, Some(length), body).await?;
                 stream.shutdown().await
             }
-            Some(Fault::Endless) => {
+            Some(ResponseFault::Endless) => {
                 send(&mut stream, status, &headers, None, body).await?;
                 loop {
                     stream.write_all(&[0; 4096]).await?;
                 }
             }
-            Some(Fault::Cookie(cookie)) => {
+            Some(ResponseFault::Cookie(cookie)) => {
                 headers.extend([
                     format!("set-cookie: {cookie}"),
                     format!("location: {}", received.path),
                 ]);
                 finish(stream, "302 Found", &headers, b"").await
             }
-            Some(Fault::Redirect(to)) => {
+            Some(ResponseFault::Redirect(to)) => {
                 headers.push(format!("location: {to}"));
                 finish(stream, "302 Found", &headers, b"").await
             }
@@ -202,7 +204,7 @@ impl Site {
 }
 
 /// Reads the header of a request; returns `None` if the client has disconnected.
-pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Received>> {
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<SiteRequest>> {
     let mut head = Vec::new();
     // The header is read byte by byte, so that the body stays in the stream.
     while !head.ends_with(b"\r\n\r\n") {
@@ -217,7 +219,7 @@ pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io:
         let value = String::from_utf8_lossy(header.value).into_owned();
         (header.name.to_ascii_lowercase(), value)
     });
-    Ok(Some(Received {
+    Ok(Some(SiteRequest {
         headers: headers.collect(),
         path: request.path.unwrap_or_default().to_owned(),
     }))

@@ -10,14 +10,14 @@ use std::{
 use admittance_catalog::{CompiledCode, CompiledForm, CompiledKey, Digest, Error, InUse, Module, Store};
 use tempfile::TempDir;
 
-use crate::scene::{Scene, component};
+use crate::scene::{CatalogScene, component};
 
 fn key(settings: &str) -> CompiledKey {
     CompiledKey::new(Digest::of("module"), settings, "engine")
 }
 
 /// Obtains a module from a new file that contains these bytes.
-async fn module(scene: &Scene, bytes: &[u8]) -> Module {
+async fn module(scene: &CatalogScene, bytes: &[u8]) -> Module {
     let path = scene.path("module.wasm");
     fs::write(&path, bytes).unwrap();
     let reference = format!("file:{}", path.display());
@@ -25,7 +25,7 @@ async fn module(scene: &Scene, bytes: &[u8]) -> Module {
 }
 
 /// Returns the path of the only file in the store's directory for this kind of entries.
-fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
+fn only(scene: &CatalogScene, kind: &str) -> std::path::PathBuf {
     let names = scene.kept(kind);
     assert_eq!(names.len(), 1, "{names:?}");
     scene.store().directory().join(kind).join(&names[0])
@@ -33,7 +33,7 @@ fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
 
 #[tokio::test]
 async fn a_store_entry_is_found_only_under_its_key() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let store = scene.store();
     assert_eq!(store.compiled(key("{}")), None);
     store.keep_compiled(key("{}"), b"code", b"header").unwrap();
@@ -74,7 +74,7 @@ async fn a_store_entry_is_found_only_under_its_key() {
 #[tokio::test]
 async fn a_damaged_store_entry_is_removed() {
     for damage in ["cut", "bit", "empty"] {
-        let scene = Scene::new();
+        let scene = CatalogScene::new();
         let store = scene.store();
         store.keep_compiled(key("{}"), b"some code", b"header").unwrap();
         let kept = module(&scene, b"some bytes").await;
@@ -140,7 +140,7 @@ fn files_of_killed_programs_are_removed_but_not_files_in_use() {
 
 #[tokio::test]
 async fn the_least_recently_used_entries_are_pruned_first() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let store = scene.store();
     for name in ["a", "b", "c", "d"] {
         store.keep_compiled(key(name), &[0; 1000], b"").unwrap();
@@ -175,7 +175,7 @@ async fn the_least_recently_used_entries_are_pruned_first() {
 
 #[tokio::test]
 async fn several_programs_can_use_one_store_at_once() {
-    let scene = Scene::new();
+    let scene = CatalogScene::new();
     let digests: Vec<_> = (0..8)
         .map(|seed| {
             let directory = scene.path("store");

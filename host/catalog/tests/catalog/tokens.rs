@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use url::Url;
 
 use crate::{
-    authority::Authority,
+    authority::HttpsAuthority,
     registry::USER,
     site::{read_head, send},
 };
@@ -29,21 +29,21 @@ use crate::{
 pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 
 /// A token server, which stops at the end of the test's runtime.
-pub(crate) struct Tokens {
+pub(crate) struct TokenServer {
     pub(crate) address: SocketAddr,
-    signer: Arc<Signer>,
+    signer: Arc<TokenSigner>,
     /// The validity of the tokens that the server issues, in seconds. If it is negative, they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
     pub(crate) received: Arc<Mutex<Vec<String>>>,
 }
 
-struct Signer {
+struct TokenSigner {
     key: EcdsaKeyPair,
     certificate: Vec<u8>,
 }
 
-impl Tokens {
-    pub(crate) async fn start(authority: &Authority) -> Self {
+impl TokenServer {
+    pub(crate) async fn start(authority: &HttpsAuthority) -> Self {
         let (certificate, key) = authority.sign();
         let key = EcdsaKeyPair::from_pkcs8(
             &ECDSA_P256_SHA256_FIXED_SIGNING,
@@ -53,7 +53,7 @@ impl Tokens {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tokens = Self {
             address: listener.local_addr().unwrap(),
-            signer: Arc::new(Signer {
+            signer: Arc::new(TokenSigner {
                 key: key.unwrap(),
                 certificate: certificate.to_vec(),
             }),
@@ -124,7 +124,7 @@ fn parameter(query: &str, name: &str) -> String {
         .unwrap_or_default()
 }
 
-impl Signer {
+impl TokenSigner {
     /// Returns a token that the registry accepts for the scope `repository:name:actions`.
     fn token(&self, scope: &str, life: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

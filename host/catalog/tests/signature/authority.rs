@@ -20,14 +20,14 @@ pub(crate) const SIGNED_AT: i64 = 1_750_000_000;
 pub(crate) const IDENTITY: &str = "signer@example.com";
 pub(crate) const ISSUER: &str = "https://accounts.example.com";
 
-pub(crate) struct Authority {
+pub(crate) struct SigningAuthority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
     log: EcdsaKeyPair,
 }
 
 /// The properties of a certificate to issue, and of its log entry.
-pub(crate) struct Request<'a> {
+pub(crate) struct CertificateProperties<'a> {
     pub(crate) identity: SanType,
     pub(crate) issuer: &'a str,
     /// When the certificate becomes valid and when it expires, in seconds relative to [`SIGNED_AT`].
@@ -36,7 +36,7 @@ pub(crate) struct Request<'a> {
     pub(crate) usage: ExtendedKeyUsagePurpose,
 }
 
-impl Default for Request<'_> {
+impl Default for CertificateProperties<'_> {
     fn default() -> Self {
         Self {
             identity: SanType::Rfc822Name(IDENTITY.try_into().unwrap()),
@@ -50,7 +50,7 @@ impl Default for Request<'_> {
 
 /// A layer with a signature, as `cosign sign` adds it for a manifest.
 #[derive(Clone)]
-pub(crate) struct Signed {
+pub(crate) struct SignedLayer {
     pub(crate) payload: String,
     pub(crate) signature: String,
     pub(crate) certificate: String,
@@ -68,7 +68,7 @@ pub(crate) fn sign(key: &EcdsaKeyPair, message: &[u8]) -> String {
     STANDARD.encode(key.sign(&SystemRandom::new(), message).unwrap())
 }
 
-impl Authority {
+impl SigningAuthority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
@@ -93,7 +93,7 @@ impl Authority {
         &self.certificate
     }
 
-    pub(crate) fn sign(&self, payload: &str, request: Request<'_>) -> Signed {
+    pub(crate) fn sign(&self, payload: &str, request: CertificateProperties<'_>) -> SignedLayer {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![request.identity];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -112,7 +112,7 @@ impl Authority {
         let key = EcdsaKeyPair::from_pkcs8(algorithm, key.serialized_der(), &SystemRandom::new()).unwrap();
         let signature = sign(&key, payload.as_bytes());
         let log = self.promise(payload, &signature, &certificate, request.logged_at);
-        Signed {
+        SignedLayer {
             payload: payload.to_owned(),
             signature,
             certificate,
@@ -153,7 +153,7 @@ impl Authority {
     }
 }
 
-impl Signed {
+impl SignedLayer {
     pub(crate) fn found(&self) -> FoundSignature {
         FoundSignature::SimpleSigning {
             name: "sha256-0.sig".to_owned(),

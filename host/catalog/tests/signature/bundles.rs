@@ -2,12 +2,12 @@
 
 use admittance_catalog::{
     Digest, ModuleReference,
-    signature::{Material, SignatureKind, SignedModule, TrustRoot, Verified, describe, verify},
+    signature::{Material, SignatureKind, SignedModule, TrustRoot, VerifiedSignature, describe, verify},
 };
 use sigstore_verify::trust_root::SIGSTORE_STAGING_TRUSTED_ROOT;
 
 use crate::{
-    authority::{Authority, IDENTITY, ISSUER},
+    authority::{IDENTITY, ISSUER, SigningAuthority},
     keyless::requirement,
     subject::{bundle, check_artifact, check_file, fixture, module, outcome, text},
 };
@@ -16,7 +16,7 @@ use crate::{
 fn bundles_made_by_the_sigstore_client_are_verified() {
     let root = || TrustRoot::from_json(&text("keyless-root.json")).unwrap();
     let by = "by signer@example.com of https://accounts.example.com at 2025-06-01T12:00:00Z";
-    let other = || Authority::new().trust_root();
+    let other = || SigningAuthority::new().trust_root();
     let changed = |name: &str, from: &str, to: &str| {
         let text = text(name);
         assert!(text.contains(from));
@@ -99,7 +99,7 @@ fn a_bundle_made_by_sigstores_public_services_is_verified() {
         signatures: vec![bundle(fixture("services.sigstore.json"))],
     };
     let verified = verify(&required, subject, &material).unwrap();
-    let Verified::Identity {
+    let VerifiedSignature::Identity {
         identity, log_index, ..
     } = verified
     else {
@@ -125,7 +125,7 @@ fn an_invalid_trust_root_is_refused_with_the_reason() {
         let error = TrustRoot::from_json(text).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
-    let authority = Authority::new();
+    let authority = SigningAuthority::new();
     let key = text("p256.pub");
     for (certificates, log, expected) in [
         (

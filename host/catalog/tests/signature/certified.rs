@@ -2,13 +2,13 @@
 
 use admittance_catalog::{
     Digest,
-    signature::{Certified, FoundSignature, Requirement, SigningCertificate},
+    signature::{CertificateRequirement, FoundSignature, Requirement, SigningCertificate},
 };
 use rcgen::ExtendedKeyUsagePurpose;
 
 use crate::{
     artifacts::{COSIGN, payload},
-    authority::{Authority, Request, SIGNED_AT, Signed},
+    authority::{CertificateProperties, SIGNED_AT, SignedLayer, SigningAuthority},
     subject::{check_artifact, detached, fixture, manifest, outcome, text},
 };
 
@@ -16,26 +16,26 @@ use crate::{
 const LONG: (i64, i64) = (-60, 3_000_000_000);
 const ENDED: (i64, i64) = (-60, 540);
 
-fn signed(authority: &Authority, validity: (i64, i64), logged_at: i64) -> Signed {
+fn signed(authority: &SigningAuthority, validity: (i64, i64), logged_at: i64) -> SignedLayer {
     let payload = payload(&Digest::of(manifest()).to_string(), COSIGN);
-    let request = Request {
+    let request = CertificateProperties {
         validity,
         logged_at,
-        ..Request::default()
+        ..CertificateProperties::default()
     };
     authority.sign(&payload, request)
 }
 
-fn required(signed: &Signed, log: Option<&Authority>, must_be_logged: bool) -> Requirement {
-    Requirement::Certified(Certified {
+fn required(signed: &SignedLayer, log: Option<&SigningAuthority>, must_be_logged: bool) -> Requirement {
+    Requirement::Certified(CertificateRequirement {
         certificate: SigningCertificate::new(&signed.certificate, None).unwrap(),
-        trust_root: log.map(Authority::trust_root),
+        trust_root: log.map(SigningAuthority::trust_root),
         must_be_logged,
     })
 }
 
 /// Returns the signature without its certificate and without the log's promise.
-fn bare(signed: &Signed) -> FoundSignature {
+fn bare(signed: &SignedLayer) -> FoundSignature {
     let mut found = signed.found();
     if let FoundSignature::SimpleSigning { certificate, log, .. } = &mut found {
         (*certificate, *log) = (None, None);
@@ -45,15 +45,15 @@ fn bare(signed: &Signed) -> FoundSignature {
 
 #[test]
 fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
-    let (ours, other) = (Authority::new(), Authority::new());
+    let (ours, other) = (SigningAuthority::new(), SigningAuthority::new());
     let good = signed(&ours, ENDED, SIGNED_AT);
     let late = signed(&ours, ENDED, SIGNED_AT + 541);
     let stranger = signed(&ours, ENDED, SIGNED_AT);
-    let elsewhere = Signed {
+    let elsewhere = SignedLayer {
         log: other.promise(&good.payload, &good.signature, &good.certificate, SIGNED_AT),
         ..good.clone()
     };
-    let of_another = Signed {
+    let of_another = SignedLayer {
         log: stranger.log.clone(),
         ..good.clone()
     };
@@ -135,17 +135,17 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
 
 #[test]
 fn a_certificate_must_allow_code_signing_and_be_issued_by_the_authority() {
-    let (ours, other) = (Authority::new(), Authority::new());
-    let chain = |authority: &Authority| Some(vec![authority.certificate().to_owned()]);
+    let (ours, other) = (SigningAuthority::new(), SigningAuthority::new());
+    let chain = |authority: &SigningAuthority| Some(vec![authority.certificate().to_owned()]);
     let certificate = |request| ours.sign("", request).certificate;
     let (long, ended) = (signed(&ours, LONG, SIGNED_AT), signed(&ours, ENDED, SIGNED_AT));
-    let server = certificate(Request {
+    let server = certificate(CertificateProperties {
         usage: ExtendedKeyUsagePurpose::ServerAuth,
-        ..Request::default()
+        ..CertificateProperties::default()
     });
-    let early = certificate(Request {
+    let early = certificate(CertificateProperties {
         validity: (2_000_000_000, 3_000_000_000),
-        ..Request::default()
+        ..CertificateProperties::default()
     });
     for (name, certificate, chain, expected) in [
         ("trusted", &long.certificate, None, ""),

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     artifacts::{COSIGN, payload},
-    authority::{Authority, IDENTITY, ISSUER, Request, SIGNED_AT, Signed},
+    authority::{CertificateProperties, IDENTITY, ISSUER, SIGNED_AT, SignedLayer, SigningAuthority},
     subject::{check_artifact, check_file, detached, fixture, manifest, module, outcome, text},
 };
 
@@ -28,13 +28,13 @@ fn good_payload() -> String {
 #[test]
 fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
     const WORKFLOW: &str = "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0";
-    let authority = Authority::new();
-    let default = Request::default;
-    let of_workflow = || Request {
+    let authority = SigningAuthority::new();
+    let default = CertificateProperties::default;
+    let of_workflow = || CertificateProperties {
         identity: SanType::URI(WORKFLOW.try_into().unwrap()),
         ..default()
     };
-    let expired = |from: i64, to: i64| Request {
+    let expired = |from: i64, to: i64| CertificateProperties {
         validity: (from, to),
         ..default()
     };
@@ -102,7 +102,7 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
         ),
         (
             "a certificate for something else",
-            Request {
+            CertificateProperties {
                 usage: ExtendedKeyUsagePurpose::ServerAuth,
                 ..default()
             },
@@ -112,7 +112,7 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
         ),
         (
             "in the future",
-            Request {
+            CertificateProperties {
                 validity: (0, 3_000_000_000),
                 logged_at: SIGNED_AT + 2_900_000_000,
                 ..default()
@@ -131,10 +131,10 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
 
 #[test]
 fn a_signature_must_match_its_certificate_and_its_log_entry() {
-    let authority = Authority::new();
-    let other = Authority::new();
-    let good = || authority.sign(&good_payload(), Request::default());
-    let with = |change: &dyn Fn(&mut Signed)| {
+    let authority = SigningAuthority::new();
+    let other = SigningAuthority::new();
+    let good = || authority.sign(&good_payload(), CertificateProperties::default());
+    let with = |change: &dyn Fn(&mut SignedLayer)| {
         let mut signed = good();
         change(&mut signed);
         signed.found()
@@ -147,7 +147,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         (
             "of another authority",
             with(&|signed| {
-                let by_other = other.sign(&signed.payload, Request::default());
+                let by_other = other.sign(&signed.payload, CertificateProperties::default());
                 let (signature, certificate) = (&by_other.signature, &by_other.certificate);
                 signed.log = authority.promise(&signed.payload, signature, certificate, SIGNED_AT);
                 signed.signature = by_other.signature.clone();
@@ -208,13 +208,15 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "for another artifact",
-            authority.sign(&elsewhere, Request::default()).found(),
+            authority
+                .sign(&elsewhere, CertificateProperties::default())
+                .found(),
             "is over sha256:",
         ),
         (
             "for another artifact, with this one's payload",
             with(&|signed| {
-                *signed = authority.sign(&elsewhere, Request::default());
+                *signed = authority.sign(&elsewhere, CertificateProperties::default());
                 signed.payload = good_payload();
             }),
             "was made by another key",
@@ -248,8 +250,10 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
 
 #[test]
 fn a_bundle_with_a_missing_part_is_refused() {
-    let authority = Authority::new();
-    let signed = authority.sign(&good_payload(), Request::default()).found();
+    let authority = SigningAuthority::new();
+    let signed = authority
+        .sign(&good_payload(), CertificateProperties::default())
+        .found();
     let FoundSignature::SimpleSigning {
         name,
         payload,

@@ -139,11 +139,11 @@ fn one_valid_signature_is_enough() {
     assert_eq!(found.len(), 2);
 }
 
-struct Signer {
+struct TestSigner {
     key: EcdsaKeyPair,
 }
 
-impl Signer {
+impl TestSigner {
     fn new() -> Self {
         Self { key: ecdsa_key() }
     }
@@ -194,7 +194,7 @@ impl Signer {
 fn bundles_signed_by_a_key_are_verified() {
     const IN_TOTO: &str = "application/vnd.in-toto+json";
     const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
-    let signer = Signer::new();
+    let signer = TestSigner::new();
     let module = module();
     let digest = |bytes: &[u8]| ring::digest::digest(&ring::digest::SHA256, bytes);
     let statement = |kind: &str, predicate: &str, bytes: &[u8]| {
@@ -269,7 +269,7 @@ fn bundles_signed_by_a_key_are_verified() {
         ),
         (
             "by another",
-            Signer::new().statement_bundle(IN_TOTO, &good),
+            TestSigner::new().statement_bundle(IN_TOTO, &good),
             WRONG_KEY,
         ),
         (

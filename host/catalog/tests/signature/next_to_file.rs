@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use admittance_catalog::{
     ModuleReference,
     signature::{
-        FoundSignature, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, SignatureError, SignatureKind, Source,
-        describe, read_next_to_file, signature_url,
+        FoundSignature, ReferenceSource, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, SignatureError,
+        SignatureKind, describe, read_next_to_file, signature_url,
     },
 };
 
@@ -23,7 +23,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
     symlink(&file, &link).unwrap();
     let reference = ModuleReference::File(link.clone());
     let look = || {
-        let source = Source::from_reference(&reference).unwrap();
+        let source = ReferenceSource::from_reference(&reference).unwrap();
         read_next_to_file(&link, source.path().unwrap()).unwrap()
     };
     assert!(look().signatures.is_empty());

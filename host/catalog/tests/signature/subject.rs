@@ -6,7 +6,7 @@ use admittance_catalog::{
     Digest, ModuleReference,
     signature::{
         Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, SignedModule,
-        Verified, verify,
+        VerifiedSignature, verify,
     },
 };
 
@@ -57,7 +57,7 @@ pub(crate) fn check_file(
     requirement: &Requirement,
     module: &[u8],
     signatures: Vec<FoundSignature>,
-) -> Result<Verified, SignatureError> {
+) -> Result<VerifiedSignature, SignatureError> {
     let material = Material {
         manifest: None,
         signatures,
@@ -69,7 +69,7 @@ pub(crate) fn check_file(
 pub(crate) fn check_artifact(
     requirement: &Requirement,
     signatures: Vec<FoundSignature>,
-) -> Result<Verified, SignatureError> {
+) -> Result<VerifiedSignature, SignatureError> {
     let material = Material {
         manifest: Some(Blob(manifest())),
         signatures,
@@ -84,7 +84,7 @@ pub(crate) fn check(
     reference: &ModuleReference,
     module: &[u8],
     material: &Material,
-) -> Result<Verified, SignatureError> {
+) -> Result<VerifiedSignature, SignatureError> {
     let kept = serde_json::to_string(material).unwrap();
     let material: Material = serde_json::from_str(&kept).unwrap();
     let subject = SignedModule {
@@ -96,7 +96,7 @@ pub(crate) fn check(
 }
 
 /// Describes the valid signature, or why each signature was refused.
-pub(crate) fn outcome(result: Result<Verified, SignatureError>) -> String {
+pub(crate) fn outcome(result: Result<VerifiedSignature, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),
         Err(SignatureError::Refused { found, .. }) => {

@@ -3,12 +3,14 @@
 use std::{future::pending, net::SocketAddr, time::Duration};
 
 use admittance_gateway::tunnel::agent::AgentStatus;
-use admittance_net::listener::{Client, ConnectionLimits, Handler, Listener, Stop, Transfer, TransferLimits};
+use admittance_net::listener::{
+    BodyTransfer, ConnectedClient, ConnectionLimits, Listener, RequestHandler, StopSignals, TransferLimits,
+};
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use tokio::sync::watch;
 
-use crate::{exporter::Metrics, process_metrics};
+use crate::{exporter::ExportedMetrics, process_metrics};
 
 /// Few connections suffice, because only probes and one scraper of metrics connect.
 const LIMITS: ConnectionLimits = ConnectionLimits {
@@ -29,7 +31,7 @@ pub(super) struct AgentPort {
 
 #[derive(Clone)]
 struct AgentHandler {
-    metrics: Metrics,
+    metrics: ExportedMetrics,
     status: watch::Receiver<AgentStatus>,
     needs_tunnel: bool,
 }
@@ -44,7 +46,7 @@ impl AgentPort {
         let listener = bound.map_err(|error| format!("--listen-addr {address}: {error}"))?;
         tracing::info!(address = %listener.address()?, "serving /healthz, /readyz and /metrics");
         let handler = AgentHandler {
-            metrics: Metrics::install()?,
+            metrics: ExportedMetrics::install()?,
             status,
             needs_tunnel,
         };
@@ -53,16 +55,16 @@ impl AgentPort {
 
     pub(super) async fn serve(port: Option<Self>) {
         if let Some(Self { listener, handler }) = port {
-            listener.serve(handler, Stop::default(), None).await;
+            listener.serve(handler, StopSignals::default(), None).await;
         }
         pending().await
     }
 }
 
-impl Handler for AgentHandler {
+impl RequestHandler for AgentHandler {
     const IS_COUNTED: bool = false;
 
-    async fn handle(self, request: Request<Body>, _: Client, _: &Transfer) -> Response<Body> {
+    async fn handle(self, request: Request<Body>, _: ConnectedClient, _: &BodyTransfer) -> Response<Body> {
         let AgentStatus {
             is_reported,
             has_tunnel,

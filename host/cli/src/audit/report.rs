@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admittance_definitions::document::to_yaml;
-use admittance_fleet::audit::{FINDINGS, Finding, JudgedObject, ReportApi, Resource, Verdict};
+use admittance_fleet::audit::{AuditVerdict, AuditedResource, FINDINGS, Finding, JudgedObject, ReportApi};
 use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless, write},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -38,7 +38,7 @@ pub(super) struct AuditReport {
     objects: BTreeMap<String, u64>,
     /// The number of objects with each verdict, by namespace. The key `None` stands for the objects without a
     /// namespace.
-    verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
+    verdicts: BTreeMap<Option<String>, BTreeMap<AuditVerdict, u64>>,
     /// The findings that the report shows, at most [`FINDINGS`].
     findings: Vec<Finding>,
     /// The number of further findings that the report leaves out.
@@ -63,7 +63,7 @@ impl AuditReport {
         }
     }
 
-    pub(super) fn add(&mut self, resource: &Resource, judged: JudgedObject) {
+    pub(super) fn add(&mut self, resource: &AuditedResource, judged: JudgedObject) {
         let found = judged.findings;
         let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
             return;
@@ -73,7 +73,7 @@ impl AuditReport {
         *of_namespace.entry(worst.judgement.verdict).or_default() += 1;
         let is_shown = |finding: &Finding| match &finding.before {
             Some(before) => *before != finding.judgement,
-            None => finding.judgement.verdict != Verdict::Allowed,
+            None => finding.judgement.verdict != AuditVerdict::Allowed,
         };
         for finding in found.into_iter().filter(is_shown) {
             self.refuses |= finding.is_new_refusal();
@@ -129,7 +129,7 @@ impl AuditReport {
         documents.map(|document| to_yaml(&document)).collect()
     }
 
-    fn count(&self, verdict: Verdict) -> u64 {
+    fn count(&self, verdict: AuditVerdict) -> u64 {
         let of_namespaces = self.verdicts.values();
         of_namespaces.filter_map(|verdicts| verdicts.get(&verdict)).sum()
     }
@@ -144,17 +144,17 @@ impl AuditReport {
                     .as_ref()
                     .map_or("", |before| before.verdict.as_str());
                 [
-                    Cell::text(&finding.resource),
-                    Cell::text(finding.object()),
-                    Cell::text(finding.operation),
-                    Cell::text(before),
-                    Cell::text(verdict.as_str()).styled(style(verdict)),
-                    Cell::text(finding.judgement.stage.as_deref().unwrap_or_default()),
-                    Cell::text(&finding.judgement.message),
+                    TableCell::text(&finding.resource),
+                    TableCell::text(finding.object()),
+                    TableCell::text(finding.operation),
+                    TableCell::text(before),
+                    TableCell::text(verdict.as_str()).styled(style(verdict)),
+                    TableCell::text(finding.judgement.stage.as_deref().unwrap_or_default()),
+                    TableCell::text(&finding.judgement.message),
                 ]
             });
             text += &if self.compares {
-                let mut table = Table::new([
+                let mut table = TextTable::new([
                     "RESOURCE",
                     "OBJECT",
                     "OPERATION",
@@ -167,7 +167,7 @@ impl AuditReport {
                 table.text()
             } else {
                 let mut table =
-                    Table::new(["RESOURCE", "OBJECT", "OPERATION", "VERDICT", "STAGE", "MESSAGE"]);
+                    TextTable::new(["RESOURCE", "OBJECT", "OPERATION", "VERDICT", "STAGE", "MESSAGE"]);
                 for [resource, object, operation, _, verdict, stage, message] in rows {
                     table.row([resource, object, operation, verdict, stage, message]);
                 }
@@ -189,7 +189,7 @@ impl AuditReport {
         if total == 0 {
             return format!("{WARN}no chain is for an object that was found{WARN:#}\n");
         }
-        let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
+        let counts = AuditVerdict::ALL.into_iter().filter_map(|verdict| {
             let (count, style) = (self.count(verdict), style(verdict));
             (count > 0).then(|| format!("{style}{count} {}{style:#}", verdict.as_str()))
         });
@@ -212,7 +212,7 @@ impl AuditReport {
     /// Returns the audit's result as the document for `--output json`. Scripts depend on its form, so fields may only
     /// be added.
     fn json(&self) -> Value {
-        let verdicts: serde_json::Map<_, _> = Verdict::ALL
+        let verdicts: serde_json::Map<_, _> = AuditVerdict::ALL
             .into_iter()
             .map(|verdict| (verdict.as_str().to_owned(), self.count(verdict).into()))
             .collect();
@@ -228,24 +228,24 @@ impl AuditReport {
     }
 }
 
-fn style(verdict: Verdict) -> Style {
+fn style(verdict: AuditVerdict) -> Style {
     match verdict {
-        Verdict::Denied | Verdict::Failed => BAD,
-        Verdict::WouldBeDenied | Verdict::FailureIgnored => WARN,
-        Verdict::Changed => DIM,
-        Verdict::Allowed => GOOD,
+        AuditVerdict::Denied | AuditVerdict::Failed => BAD,
+        AuditVerdict::WouldBeDenied | AuditVerdict::FailureIgnored => WARN,
+        AuditVerdict::Changed => DIM,
+        AuditVerdict::Allowed => GOOD,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use admittance_admission::{GroupVersionKind, GroupVersionResource, Patch};
-    use admittance_fleet::audit::Judgement;
+    use admittance_fleet::audit::AuditResult;
 
     use super::*;
 
-    fn pods() -> Resource {
-        Resource {
+    fn pods() -> AuditedResource {
+        AuditedResource {
             kind: GroupVersionKind::from_api_version("v1", "Pod".to_owned()),
             resource: GroupVersionResource {
                 group: String::new(),
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    fn judged(number: usize, verdict: Verdict) -> JudgedObject {
+    fn judged(number: usize, verdict: AuditVerdict) -> JudgedObject {
         let name = format!("pod-{number}");
         let finding = Finding {
             resource: "pods".to_owned(),
@@ -265,7 +265,7 @@ mod tests {
             namespace: Some("shop".to_owned()),
             name: name.clone(),
             operation: "CREATE",
-            judgement: Judgement {
+            judgement: AuditResult {
                 verdict,
                 stage: Some("chain/stage".to_owned()),
                 message: String::new(),
@@ -286,10 +286,10 @@ mod tests {
         let mut report = AuditReport::new(false);
         let resource = pods();
         for number in 0..FINDINGS + MORE - 1 {
-            report.add(&resource, judged(number, Verdict::Changed));
+            report.add(&resource, judged(number, AuditVerdict::Changed));
         }
         assert!(report.is_clean());
-        report.add(&resource, judged(FINDINGS + MORE, Verdict::Denied));
+        report.add(&resource, judged(FINDINGS + MORE, AuditVerdict::Denied));
         assert!(!report.is_clean(), "the refusal is not among those that are kept");
         assert_eq!(report.findings.len(), FINDINGS);
 

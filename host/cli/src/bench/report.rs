@@ -10,7 +10,7 @@ use super::BenchedVersion;
 use crate::{
     human,
     output::{BAD, DIM, GOOD},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// Two copies of one module in a process can differ in speed by this ratio, because they lie at different addresses in
@@ -155,19 +155,19 @@ impl BenchReport {
             "GUEST",
             "MEMORY",
         ];
-        let mut table = Table::new(headings);
+        let mut table = TextTable::new(headings);
         let micros = |micros: f64| human::duration(Duration::from_secs_f64(micros / 1e6));
         for measured in &self.measured {
             let plugins = measured.plugins.as_ref();
             let of_plugins = |value: &dyn Fn(&PluginFigures) -> Option<String>| {
-                plugins.and_then(value).map(Cell::number).unwrap_or_default()
+                plugins.and_then(value).map(TableCell::number).unwrap_or_default()
             };
             table.row([
-                Cell::text(&measured.hooks),
-                Cell::number(measured.requests),
-                Cell::number(measured.calls_per_second),
-                Cell::number(micros(measured.p50_microseconds)),
-                Cell::number(micros(measured.p99_microseconds)),
+                TableCell::text(&measured.hooks),
+                TableCell::number(measured.requests),
+                TableCell::number(measured.calls_per_second),
+                TableCell::number(micros(measured.p50_microseconds)),
+                TableCell::number(micros(measured.p99_microseconds)),
                 of_plugins(&|plugins| Some(micros(plugins.p50_instance_microseconds))),
                 of_plugins(&|plugins| Some(micros(plugins.p50_guest_microseconds))),
                 of_plugins(&|plugins| Some(ByteSize(plugins.touched_bytes?).to_string())),

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::*;
 
 #[derive(Parser)]
-struct Command {
+struct CertsCommand {
     #[command(flatten)]
     arguments: Arguments,
 }
@@ -31,7 +31,7 @@ fn now() -> OffsetDateTime {
 
 fn arguments(directory: &TempDir, line: &str) -> Arguments {
     let out = ["certs", "--out", directory.path().to_str().unwrap()];
-    Command::try_parse_from(out.into_iter().chain(line.split_whitespace()))
+    CertsCommand::try_parse_from(out.into_iter().chain(line.split_whitespace()))
         .unwrap()
         .arguments
 }
@@ -101,7 +101,7 @@ fn invalid_arguments_of_certs_are_refused() {
         ("--days 0", false),
         ("--days 3651", false),
     ] {
-        let parsed = Command::try_parse_from(["certs"].into_iter().chain(line.split_whitespace()));
+        let parsed = CertsCommand::try_parse_from(["certs"].into_iter().chain(line.split_whitespace()));
         assert_eq!(parsed.is_ok(), ok, "{line}");
     }
 }

@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::Finding;
+use super::DoctorFinding;
 
 /// The free disk space in bytes that the store or the history needs. With less, writing to them may fail.
 pub(super) const NEEDED_SPACE: u64 = 1 << 30;
@@ -20,14 +20,14 @@ const KERNEL: (u32, u32) = (6, 12);
 /// The number of file descriptors that suffice for thousands of connections.
 const DESCRIPTORS: u64 = 65_536;
 
-pub(super) struct Machine {
+pub(super) struct MachineLimits {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
     release: String,
     /// The maximum number of open files to which a process may raise its limit; `None` if there is no limit.
     descriptors: Option<u64>,
 }
 
-impl Machine {
+impl MachineLimits {
     pub(super) fn read() -> Self {
         Self {
             release: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn kernel(&self) -> Finding {
+    pub(super) fn kernel(&self) -> DoctorFinding {
         let release = self.release.trim();
         let mut numbers = release
             .split(['.', '-'])
@@ -46,20 +46,20 @@ impl Machine {
                 "Linux {release}: under load, requests wait some milliseconds longer than from Linux {}.{} on",
                 KERNEL.0, KERNEL.1
             );
-            return Finding::warning("kernel", message);
+            return DoctorFinding::warning("kernel", message);
         }
-        Finding::ok("kernel", format!("Linux {release}"))
+        DoctorFinding::ok("kernel", format!("Linux {release}"))
     }
 
-    pub(super) fn descriptors(&self) -> Finding {
+    pub(super) fn descriptors(&self) -> DoctorFinding {
         match self.descriptors {
-            Some(limit) if limit < DESCRIPTORS => Finding::warning(
+            Some(limit) if limit < DESCRIPTORS => DoctorFinding::warning(
                 "open files",
                 format!(
                     "at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTORS}` of systemd)"
                 ),
             ),
-            _ => Finding::ok("open files", "enough for thousands of connections"),
+            _ => DoctorFinding::ok("open files", "enough for thousands of connections"),
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
             ("7.0-rc1", None, Severity::Ok),
             ("", None, Severity::Ok),
         ] {
-            let machine = Machine {
+            let machine = MachineLimits {
                 release: release.to_owned(),
                 descriptors,
             };

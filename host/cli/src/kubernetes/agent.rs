@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     Installation,
     chart::{ChartFiles, rendered},
-    manifest::Manifest,
+    manifest::CommentedManifest,
     values::{group, label},
 };
 use crate::{files, remote::ServerUrl};
@@ -57,7 +57,7 @@ pub(super) struct AgentArguments {
     allow: Vec<Danger>,
 }
 
-pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<Manifest>> {
+pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<CommentedManifest>> {
     let agent = &installation.agent;
     let mut files = ChartFiles::new();
     for (name, path) in [
@@ -92,8 +92,8 @@ pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<Manife
     ];
     let mut manifests = rendered(installation, &values, templates, &files)?;
     if agent.roles {
-        manifests.extend(cluster_roles(&allowed).into_iter().map(Manifest::from));
-        manifests.sort_by_key(Manifest::rank);
+        manifests.extend(cluster_roles(&allowed).into_iter().map(CommentedManifest::from));
+        manifests.sort_by_key(CommentedManifest::rank);
     }
     Ok(manifests)
 }

@@ -17,7 +17,7 @@ use super::{
     crds,
     files::MountedTexts,
     layout::{CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE},
-    manifest::Manifest,
+    manifest::CommentedManifest,
     roles, template,
     values::KubernetesVersion,
 };
@@ -87,7 +87,7 @@ pub(super) fn files(
         add(format!("files/modules/{name}"), bytes);
     }
     if configuration.reads_resources {
-        let texts: String = crds::manifests()?.iter().map(Manifest::text).collect();
+        let texts: String = crds::manifests()?.iter().map(CommentedManifest::text).collect();
         add("crds/admittance.yaml".to_owned(), texts.as_bytes());
     }
     Ok(files)
@@ -109,7 +109,7 @@ pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,
     certificates: Option<&Certificates>,
-) -> crate::Result<Vec<Manifest>> {
+) -> crate::Result<Vec<CommentedManifest>> {
     let mut files = files(installation, prepared)?;
     if let Some(certificates) = certificates {
         for (name, text) in [
@@ -138,17 +138,17 @@ pub(super) fn rendered(
     values: &Json,
     templates: impl IntoIterator<Item = &'static str>,
     files: &ChartFiles,
-) -> crate::Result<Vec<Manifest>> {
+) -> crate::Result<Vec<CommentedManifest>> {
     let release = json!({"Name": installation.name, "Namespace": installation.namespace});
     let root = json!({"Release": release, "Values": values});
     let mut manifests = Vec::new();
     for template in templates {
         let text = template::render(template, &root, files)? + "\n";
         for document in text.split("\n---\n") {
-            manifests.extend(Manifest::parse(&format!("{document}\n"))?);
+            manifests.extend(CommentedManifest::parse(&format!("{document}\n"))?);
         }
     }
-    manifests.sort_by_key(Manifest::rank);
+    manifests.sort_by_key(CommentedManifest::rank);
     Ok(manifests)
 }
 

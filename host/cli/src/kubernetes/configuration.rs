@@ -15,7 +15,9 @@ use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, FrontConfig, Limits, ReviewsConfig};
-use admittance_fleet::{CertificateConfig, OwnCertificate, PolicySystem, Registration, audit::AuditConfig};
+use admittance_fleet::{
+    CertificateConfig, OwnCertificate, PolicySystem, WebhookRegistration, audit::AuditConfig,
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -259,10 +261,10 @@ impl Configuration {
     /// is given in files. The Pod reads the name of its Service from the environment.
     pub(super) fn keep_webhooks(
         &mut self,
-        registration: &Registration,
+        registration: &WebhookRegistration,
         certificate: Option<OwnCertificate>,
     ) -> Result<(), &'static str> {
-        let Registration {
+        let WebhookRegistration {
             per_chain,
             timeout,
             failure_policy,

@@ -5,13 +5,13 @@ mod rules;
 use admittance_definitions::CHAIN_SCHEMA;
 use serde_json::{Map, Value as Json, json};
 
-use super::manifest::Manifest;
+use super::manifest::CommentedManifest;
 use crate::schema::EXCEPTION;
 
 /// The JSON Schema of the field `status`, which the leader of the replicas writes.
 const STATUS: &str = include_str!("../schema/status.json");
 
-pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
+pub(super) fn manifests() -> crate::Result<Vec<CommentedManifest>> {
     let chains = [
         column("Phase", ".spec.phase"),
         json!({"name": "Stages", "type": "string", "jsonPath": ".spec.stages[*].name", "priority": 1}),
@@ -22,7 +22,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         column("Owner", ".spec.owner"),
     ];
     [
-        ResourceKind {
+        CrdKind {
             name: "AdmissionChain",
             short: "achain",
             scope: "Cluster",
@@ -30,7 +30,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
             add_rules: rules::of_chains,
             columns: &chains,
         },
-        ResourceKind {
+        CrdKind {
             name: "NamespacedAdmissionChain",
             short: "nachain",
             scope: "Namespaced",
@@ -38,7 +38,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
             add_rules: rules::of_chains,
             columns: &chains,
         },
-        ResourceKind {
+        CrdKind {
             name: "AdmissionException",
             short: "aexception",
             scope: "Cluster",
@@ -48,11 +48,11 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         },
     ]
     .iter()
-    .map(|kind| definition(kind).map(Manifest::from))
+    .map(|kind| definition(kind).map(CommentedManifest::from))
     .collect()
 }
 
-struct ResourceKind<'a> {
+struct CrdKind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
@@ -63,8 +63,8 @@ struct ResourceKind<'a> {
     columns: &'a [Json],
 }
 
-fn definition(kind: &ResourceKind<'_>) -> crate::Result<Json> {
-    let ResourceKind {
+fn definition(kind: &CrdKind<'_>) -> crate::Result<Json> {
+    let CrdKind {
         name: kind,
         short,
         scope,

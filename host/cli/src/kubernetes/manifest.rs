@@ -11,12 +11,12 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Manifest {
+pub(super) struct CommentedManifest {
     comment: String,
     pub(super) object: Json,
 }
 
-impl From<Json> for Manifest {
+impl From<Json> for CommentedManifest {
     fn from(object: Json) -> Self {
         Self {
             comment: String::new(),
@@ -25,7 +25,7 @@ impl From<Json> for Manifest {
     }
 }
 
-impl Manifest {
+impl CommentedManifest {
     pub(super) fn parse(document: &str) -> Result<Option<Self>, Mistakes> {
         let document = document.trim_start();
         let is_comment = |line: &&str| line.starts_with('#');
@@ -58,8 +58,8 @@ impl Manifest {
     }
 }
 
-pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
-    let text: String = manifests.iter().map(Manifest::text).collect();
+pub(super) fn print(manifests: &[CommentedManifest]) -> crate::Result<()> {
+    let text: String = manifests.iter().map(CommentedManifest::text).collect();
     Ok(output::write(&text)?)
 }
 
@@ -86,11 +86,11 @@ const KINDS: [&str; 17] = [
 
 /// Writes a file for each kind of object. Each name begins with a number, because `kubectl apply -f DIRECTORY` applies
 /// files in the order of their names.
-pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<()> {
+pub(super) fn write(directory: &Path, manifests: &[CommentedManifest]) -> crate::Result<()> {
     fs::create_dir_all(directory).map_err(files::at(directory))?;
     for (index, kind) in KINDS.iter().enumerate() {
         let of_kind = manifests.iter().filter(|manifest| manifest.kind() == *kind);
-        let text: String = of_kind.map(Manifest::text).collect();
+        let text: String = of_kind.map(CommentedManifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if text.is_empty() {
             // A file that an earlier run wrote for this kind is removed, because `kubectl apply` would apply it.

@@ -9,12 +9,12 @@ use super::{
     Installation, PreparedInstallation,
     certificates::{Certificates, CertifiedServer},
     configuration::Configuration,
-    manifest::Manifest,
+    manifest::CommentedManifest,
     values::KubernetesVersion,
 };
 
-pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
-    manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
+pub(super) fn large_object_note(manifests: &[CommentedManifest]) -> Option<String> {
+    manifests.iter().any(CommentedManifest::is_too_large_for_annotation).then(|| {
         "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
     })
 }

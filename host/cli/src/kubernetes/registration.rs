@@ -1,12 +1,12 @@
 //! Determines how webhooks are registered for an installation.
 
-use admittance_fleet::{RegisteredChain, RegisteredWebhook, Registration};
+use admittance_fleet::{RegisteredChain, RegisteredWebhook, WebhookRegistration};
 
 use super::{Installation, PreparedInstallation, values::KubernetesVersion};
 
 impl Installation {
-    pub(super) fn registration(&self) -> Registration {
-        Registration {
+    pub(super) fn registration(&self) -> WebhookRegistration {
+        WebhookRegistration {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
             per_chain: self.per_chain,
@@ -21,14 +21,14 @@ impl Installation {
     /// Returns an error if there are arguments about webhooks, because the leader takes these settings from the
     /// configuration.
     pub(super) fn leave_webhooks_to_the_leader(&self) -> Result<(), &'static str> {
-        let given = Registration {
-            has_match_conditions: Registration::default().has_match_conditions,
+        let given = WebhookRegistration {
+            has_match_conditions: WebhookRegistration::default().has_match_conditions,
             ..self.registration()
         };
-        let default = Registration {
+        let default = WebhookRegistration {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
-            ..Registration::default()
+            ..WebhookRegistration::default()
         };
         if self.static_pod {
             return Err(

@@ -23,7 +23,7 @@ use super::{
     certificates::{Certificates, LOOPBACK},
     chart,
     layout::{CACHE, STATE},
-    manifest::Manifest,
+    manifest::CommentedManifest,
 };
 use crate::files::{self, PUBLIC, SECRET};
 
@@ -101,7 +101,11 @@ pub(super) fn files(
 
 /// Returns the files that a ConfigMap or Secret stands for, at the paths where the Pod reads them. Returns none for any
 /// other object.
-fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<NodeFiles> {
+fn mounted(
+    installation: &Installation,
+    directory: &str,
+    manifest: &CommentedManifest,
+) -> crate::Result<NodeFiles> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
         return Ok(NodeFiles::new());

@@ -23,14 +23,14 @@ pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<
         defined: HashMap::new(),
     };
     for node in parse(helpers)? {
-        if let Node::Block { words, body, .. } = node
+        if let TemplateNode::Block { words, body, .. } = node
             && let Some(Word::Text(name)) = words.first()
         {
             renderer.defined.insert(name, body);
         }
     }
     let mut out = String::new();
-    let mut scope = Scope {
+    let mut scope = TemplateScope {
         dot: root.clone(),
         variables: BTreeMap::new(),
     };
@@ -52,19 +52,19 @@ enum Word<'t> {
 }
 
 #[derive(Debug)]
-enum Node<'t> {
+enum TemplateNode<'t> {
     Text(&'t str),
     Print(Vec<Word<'t>>),
     Assign(&'t str, Vec<Word<'t>>),
     Block {
         keyword: &'t str,
         words: Vec<Word<'t>>,
-        body: Vec<Node<'t>>,
-        otherwise: Vec<Node<'t>>,
+        body: Vec<TemplateNode<'t>>,
+        otherwise: Vec<TemplateNode<'t>>,
     },
 }
 
-fn parse(template: &str) -> Result<Vec<Node<'_>>, String> {
+fn parse(template: &str) -> Result<Vec<TemplateNode<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some((text, after)) = rest.split_once("{{") {
@@ -87,11 +87,13 @@ fn parse(template: &str) -> Result<Vec<Node<'_>>, String> {
 }
 
 /// Returns the nodes up to the end of a template block, and whether the block ends with an `else`.
-fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<Node<'t>>, bool) {
+fn nodes<'t>(
+    parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>,
+) -> (Vec<TemplateNode<'t>>, bool) {
     let mut nodes = Vec::new();
     while let Some((text, words)) = parts.next() {
         let Some(words) = words else {
-            nodes.push(Node::Text(text));
+            nodes.push(TemplateNode::Text(text));
             continue;
         };
         nodes.push(match words.as_slice() {
@@ -102,7 +104,7 @@ fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>)
                 words @ ..,
             ] => {
                 let (body, has_else) = self::nodes(parts);
-                Node::Block {
+                TemplateNode::Block {
                     keyword,
                     words: words.to_vec(),
                     body,
@@ -113,8 +115,8 @@ fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>)
                     },
                 }
             }
-            [Word::Path(name), Word::Name(":="), words @ ..] => Node::Assign(name, words.to_vec()),
-            _ => Node::Print(words),
+            [Word::Path(name), Word::Name(":="), words @ ..] => TemplateNode::Assign(name, words.to_vec()),
+            _ => TemplateNode::Print(words),
         });
     }
     (nodes, false)
@@ -157,7 +159,7 @@ fn words(action: &str) -> Result<Vec<Word<'_>>, String> {
 }
 
 #[derive(Clone)]
-struct Scope<'t> {
+struct TemplateScope<'t> {
     dot: Json,
     variables: BTreeMap<&'t str, Json>,
 }
@@ -166,25 +168,30 @@ struct Renderer<'a> {
     root: &'a Json,
     files: &'a ChartFiles,
     /// The bodies of `define` blocks, by name.
-    defined: HashMap<&'static str, Vec<Node<'static>>>,
+    defined: HashMap<&'static str, Vec<TemplateNode<'static>>>,
 }
 
 type Words<'w, 't> = Peekable<Iter<'w, Word<'t>>>;
 
 impl Renderer<'_> {
-    fn run<'t>(&self, nodes: &[Node<'t>], scope: &mut Scope<'t>, out: &mut String) -> Result<(), String> {
+    fn run<'t>(
+        &self,
+        nodes: &[TemplateNode<'t>],
+        scope: &mut TemplateScope<'t>,
+        out: &mut String,
+    ) -> Result<(), String> {
         for node in nodes {
             match node {
-                Node::Text(text) => out.push_str(text),
-                Node::Print(words) => {
+                TemplateNode::Text(text) => out.push_str(text),
+                TemplateNode::Print(words) => {
                     let value = self.pipeline(&mut words.iter().peekable(), scope)?;
                     out.push_str(&text(&value));
                 }
-                Node::Assign(name, words) => {
+                TemplateNode::Assign(name, words) => {
                     let value = self.pipeline(&mut words.iter().peekable(), scope)?;
                     scope.variables.insert(name, value);
                 }
-                Node::Block {
+                TemplateNode::Block {
                     keyword,
                     words,
                     body,
@@ -201,7 +208,7 @@ impl Renderer<'_> {
                         _ => vec![scope.dot.clone()],
                     };
                     for dot in dots {
-                        let mut inner = Scope { dot, ..scope.clone() };
+                        let mut inner = TemplateScope { dot, ..scope.clone() };
                         self.run(body, &mut inner, out)?;
                     }
                 }
@@ -212,7 +219,7 @@ impl Renderer<'_> {
 
     /// Evaluates the commands of a pipeline, up to its end or to a closing parenthesis. Each command gets the result of
     /// the previous one as its last argument.
-    fn pipeline(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
+    fn pipeline(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
         let mut value = self.command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {
             value = self.command(words, scope, Some(value))?;
@@ -223,7 +230,7 @@ impl Renderer<'_> {
     fn command(
         &self,
         words: &mut Words<'_, '_>,
-        scope: &Scope<'_>,
+        scope: &TemplateScope<'_>,
         last: Option<Json>,
     ) -> Result<Json, String> {
         let function = words.next_if(|word| match word {
@@ -245,7 +252,7 @@ impl Renderer<'_> {
         self.call(function.trim_start_matches(['$', '.']), &arguments)
     }
 
-    fn operand(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
+    fn operand(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
         match words.next() {
             Some(Word::Text(text)) => Ok(json!(text)),
             Some(Word::Number(number)) => Ok(json!(number)),
@@ -306,7 +313,7 @@ impl Renderer<'_> {
                     .get(text(name).as_str())
                     .ok_or("a template is not defined")?;
                 let mut out = String::new();
-                let mut scope = Scope {
+                let mut scope = TemplateScope {
                     dot: dot.clone(),
                     variables: BTreeMap::new(),
                 };

@@ -86,7 +86,7 @@ impl PrettyVisitor<'_> {
             };
             write!(self.writer, "{italic}{name}{italic:#}{dim}={dim:#}")?;
         }
-        Escaped::write(&mut self.writer, Escaping::Rust, value)
+        EscapedText::write(&mut self.writer, EscapeRule::Rust, value)
     }
 }
 
@@ -106,12 +106,12 @@ impl Visit for PrettyVisitor<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escaping {
+enum EscapeRule {
     Rust,
     Json,
 }
 
-impl Escaping {
+impl EscapeRule {
     fn write(self, out: &mut Writer<'_>, char: char) -> fmt::Result {
         match (self, char) {
             (Self::Rust, _) => write!(out, "{}", char.escape_default()),
@@ -131,18 +131,18 @@ impl Escaping {
 
 /// Text in which control characters and characters that change the direction of text are escaped. Long text is
 /// truncated.
-struct Escaped<'a, 'w> {
+struct EscapedText<'a, 'w> {
     out: &'a mut Writer<'w>,
-    escaping: Escaping,
+    escaping: EscapeRule,
     /// The number of bytes that may still be written before the text is cut off.
     left: usize,
     /// The number of bytes of the text that were cut off.
     cut: usize,
 }
 
-impl Escaped<'_, '_> {
-    fn write(out: &mut Writer<'_>, escaping: Escaping, text: fmt::Arguments<'_>) -> fmt::Result {
-        let mut escaped = Escaped {
+impl EscapedText<'_, '_> {
+    fn write(out: &mut Writer<'_>, escaping: EscapeRule, text: fmt::Arguments<'_>) -> fmt::Result {
+        let mut escaped = EscapedText {
             out,
             escaping,
             left: FIELD_LIMIT,
@@ -156,7 +156,7 @@ impl Escaped<'_, '_> {
     }
 }
 
-impl fmt::Write for Escaped<'_, '_> {
+impl fmt::Write for EscapedText<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_plain = |byte| matches!(byte, b' '..=b'~') && !self.escaping.is_needed(char::from(byte));
         if self.cut == 0 && text.len() <= self.left && text.bytes().all(is_plain) {
@@ -272,7 +272,7 @@ impl JsonVisitor<'_> {
     fn write_text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
         self.write_member(field, |writer| {
             writer.write_char('"')?;
-            Escaped::write(writer, Escaping::Json, text)?;
+            EscapedText::write(writer, EscapeRule::Json, text)?;
             writer.write_char('"')
         });
     }
@@ -320,9 +320,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    struct LogLines(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Lines {
+    impl std::io::Write for LogLines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -332,14 +332,14 @@ mod tests {
         }
     }
 
-    impl Lines {
+    impl LogLines {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
 
     fn logged(log: impl Fn()) -> [String; 2] {
-        let (for_people, objects) = (Lines::default(), Lines::default());
+        let (for_people, objects) = (LogLines::default(), LogLines::default());
         let writer = for_people.clone();
         let subscriber = tracing_subscriber::registry().with(pretty(move || writer.clone(), false));
         tracing::subscriber::with_default(subscriber, &log);

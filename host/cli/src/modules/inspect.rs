@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use admittance::ModuleReference;
 use admittance_catalog::{
     Catalog, Freshness,
-    signature::{SignatureDescription, Verified},
+    signature::{SignatureDescription, VerifiedSignature},
 };
 use admittance_sandbox::{Description, Grant, ModuleImport, ModuleInspection, ResourceHint};
 use anstyle::Style;
@@ -48,7 +48,7 @@ pub(crate) struct InspectArguments {
 /// The description of a module. Scripts depend on its JSON form, so fields may only be added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Inspected {
+struct ModuleDescription {
     reference: String,
     #[serde(flatten)]
     description: Description,
@@ -66,7 +66,7 @@ struct Inspected {
     manifest: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
-    verified: Verified,
+    verified: VerifiedSignature,
     /// The signatures that were found for the module. They have not been verified.
     signatures: Vec<SignatureDescription>,
 }
@@ -80,7 +80,7 @@ impl InspectArguments {
     }
 }
 
-async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Result<Inspected> {
+async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Result<ModuleDescription> {
     let on_progress = transfer("fetching");
     let module = catalog
         .obtain(reference, None, Freshness::Resolve, &on_progress)
@@ -95,7 +95,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
     } = inspected(&module).await?;
     let manifest = manifest(catalog, reference);
     let schema = description.settings_schema.take();
-    Ok(Inspected {
+    Ok(ModuleDescription {
         reference: module.reference().portable(),
         description,
         interface,
@@ -126,7 +126,7 @@ fn annotations(manifest: &[u8]) -> BTreeMap<String, String> {
         .unwrap_or_default()
 }
 
-fn text(inspected: &Inspected) -> String {
+fn text(inspected: &ModuleDescription) -> String {
     let description = &inspected.description;
     let mut text = format!(
         "{BOLD}{} {}{BOLD:#}  {}\n\n",
@@ -160,7 +160,7 @@ fn text(inspected: &Inspected) -> String {
         line("annotation", plain, &format!("{key}={value}"));
     }
     match &inspected.verified {
-        Verified::Unrequired => line("verified", DIM, "not required"),
+        VerifiedSignature::Unrequired => line("verified", DIM, "not required"),
         verified => line("verified", GOOD, &verified.to_string()),
     }
     if inspected.signatures.is_empty() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn inspect_shows_all_properties_of_a_module() {
-        let inspected = Inspected {
+        let inspected = ModuleDescription {
             reference: "oci://r/a:1".to_owned(),
             description: Description {
                 name: "images".to_owned(),
@@ -254,7 +254,7 @@ mod tests {
             digest: "sha256:aa".to_owned(),
             manifest: Some("sha256:bb".to_owned()),
             annotations: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
-            verified: Verified::Key {
+            verified: VerifiedSignature::Key {
                 fingerprint: admittance::Digest::of("key"),
             },
             signatures: Vec::new(),

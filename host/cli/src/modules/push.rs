@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance::ModuleReference;
-use admittance_catalog::{Catalog, Freshness, OciReference, Pushed};
+use admittance_catalog::{Catalog, Freshness, OciReference, PushedArtifact};
 use admittance_sandbox::ModuleInspection;
 use clap::Args;
 
@@ -63,7 +63,7 @@ impl PushArguments {
         Ok(write(&text)?)
     }
 
-    async fn push(&self, catalog: &Catalog) -> crate::Result<Pushed> {
+    async fn push(&self, catalog: &Catalog) -> crate::Result<PushedArtifact> {
         let file = ModuleReference::File(self.file.clone());
         let module = catalog.obtain(&file, None, Freshness::Resolve, &|_| {}).await?;
         let mut annotations = described(&inspected(&module).await?);

@@ -10,7 +10,7 @@ use super::Query;
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// Show how often each candidate agreed with the plugin of its stage, and on which requests it did not.
@@ -44,7 +44,7 @@ fn text(list: &CandidateList) -> String {
 }
 
 pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a CandidateStatus)>) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "CANDIDATE OF",
         "PLUGIN",
         "VERSION",
@@ -57,15 +57,15 @@ pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a 
     ]);
     for (stage, candidate) in candidates {
         table.row([
-            Cell::text(stage),
-            Cell::text(&candidate.plugin.name),
-            Cell::text(&candidate.plugin.version),
-            Cell::text(human::short_digest(&candidate.plugin.digest)),
-            Cell::text(&candidate.share),
-            Cell::number(candidate.same),
-            Cell::count(candidate.different, WARN),
-            Cell::count(candidate.failed, BAD),
-            Cell::number(candidate.passed_over),
+            TableCell::text(stage),
+            TableCell::text(&candidate.plugin.name),
+            TableCell::text(&candidate.plugin.version),
+            TableCell::text(human::short_digest(&candidate.plugin.digest)),
+            TableCell::text(&candidate.share),
+            TableCell::number(candidate.same),
+            TableCell::count(candidate.different, WARN),
+            TableCell::count(candidate.failed, BAD),
+            TableCell::number(candidate.passed_over),
         ]);
     }
     table.text()

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     arguments::{existing, no_definition, read_definitions, revision},
     output::{BAD, BOLD, DIM, GOOD, WARN},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// Make definitions live: add new ones, and replace existing ones of the same kind and name.
@@ -158,7 +158,7 @@ fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
 }
 
 fn text(applied: &Applied) -> String {
-    let mut table = Table::new(["DEFINITION", "EFFECT"]);
+    let mut table = TextTable::new(["DEFINITION", "EFFECT"]);
     for definition in &applied.definitions {
         let (effect, style) = match definition.effect {
             AppliedEffect::Created => ("created", GOOD),
@@ -166,7 +166,10 @@ fn text(applied: &Applied) -> String {
             AppliedEffect::Unchanged => ("unchanged", DIM),
             AppliedEffect::Deleted => ("deleted", BAD),
         };
-        table.row([Cell::text(&definition.id), Cell::text(effect).styled(style)]);
+        table.row([
+            TableCell::text(&definition.id),
+            TableCell::text(effect).styled(style),
+        ]);
     }
     let mut text = table.text();
     let differences = differences(&applied.comparison);

@@ -162,13 +162,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Command {
+    struct RemoteCommand {
         #[command(flatten)]
         connection: DriverConnection,
     }
 
     fn connection(line: &str) -> DriverConnection {
-        Command::try_parse_from(["admittance"].into_iter().chain(line.split_whitespace()))
+        RemoteCommand::try_parse_from(["admittance"].into_iter().chain(line.split_whitespace()))
             .unwrap()
             .connection
     }

@@ -189,13 +189,13 @@ impl DecisionsArguments {
 
     fn event(&self, event: &ServerEvent) -> crate::Result<()> {
         #[derive(Deserialize)]
-        struct Missed {
+        struct MissedDecisions {
             missed: u64,
         }
         match event.name.as_str() {
             "decision" => self.print(&serde_json::from_str(&event.data)?),
             "missed" => {
-                let Missed { missed } = serde_json::from_str(&event.data)?;
+                let MissedDecisions { missed } = serde_json::from_str(&event.data)?;
                 let missed = human::count(missed, "decision");
                 anstream::eprintln!(
                     "{WARN}note:{WARN:#} {missed} left the driver's memory before they could be read"

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{Query, completion};
 use crate::{
     output::{BAD, WARN, harmless_lines},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// List the definitions that the driver's files contain now, or print the text of one.
@@ -59,19 +59,19 @@ fn texts(definitions: &[StoredDefinition]) -> String {
 }
 
 fn table(definitions: &[StoredDefinition]) -> String {
-    let mut table = Table::new(["DEFINITION", "CHAIN", "FILE"]);
+    let mut table = TextTable::new(["DEFINITION", "CHAIN", "FILE"]);
     for definition in definitions {
         let chain = match &definition.chain {
-            _ if definition.has_mistakes => Cell::text("has mistakes").styled(BAD),
-            Some(chain) => Cell::text(chain.to_string()),
-            None => Cell::default(),
+            _ if definition.has_mistakes => TableCell::text("has mistakes").styled(BAD),
+            Some(chain) => TableCell::text(chain.to_string()),
+            None => TableCell::default(),
         };
         let in_list = if definition.in_list { " (in a list)" } else { "" };
         let (file, line) = (definition.file.display(), definition.line);
         table.row([
-            Cell::text(definition.id.to_string()),
+            TableCell::text(definition.id.to_string()),
             chain,
-            Cell::text(format!("{file}:{line}{in_list}")),
+            TableCell::text(format!("{file}:{line}{in_list}")),
         ]);
     }
     table.text()

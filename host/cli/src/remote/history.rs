@@ -10,7 +10,7 @@ use super::{Query, completion, status::made_by};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// List previous revisions, the newest first, and which definitions and plugins each revision added, changed and
@@ -57,20 +57,20 @@ impl DiffArguments {
 }
 
 fn revisions(list: &RevisionList, now: Moment) -> String {
-    let mut table = Table::new(["REVISION", "WHEN", "AGE", "BY", "CHAINS", "PLUGINS", "CHANGED"]);
+    let mut table = TextTable::new(["REVISION", "WHEN", "AGE", "BY", "CHAINS", "PLUGINS", "CHANGED"]);
     for ListedRevision {
         revision,
         changed: names,
     } in &list.revisions
     {
         table.row([
-            Cell::number(revision.number),
-            Cell::text(human::clock(revision.at)),
-            Cell::number(human::age(revision.at, now)),
-            Cell::text(made_by(&revision.origin, revision.by.as_deref())),
-            Cell::number(revision.chains),
-            Cell::number(revision.modules.len()),
-            Cell::text(changed(names)),
+            TableCell::number(revision.number),
+            TableCell::text(human::clock(revision.at)),
+            TableCell::number(human::age(revision.at, now)),
+            TableCell::text(made_by(&revision.origin, revision.by.as_deref())),
+            TableCell::number(revision.chains),
+            TableCell::number(revision.modules.len()),
+            TableCell::text(changed(names)),
         ]);
     }
     table.text()

@@ -16,7 +16,7 @@ use super::{Query, candidates, disable, rollout};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 /// Show the live revision with its chains, stages, plugins and calls, and the state of the upstream, ZooKeeper, the
@@ -179,7 +179,7 @@ fn stage_id(chain: &ChainStatus, stage: &StageStatus) -> String {
 }
 
 fn stages(chains: &[ChainStatus]) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "CHAIN",
         "PHASE",
         "STAGE",
@@ -203,7 +203,7 @@ fn stages(chains: &[ChainStatus]) -> String {
     table.text()
 }
 
-fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
+fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [TableCell; 14] {
     let hook = &stage.hook;
     let digest = match (hook.text("digest"), hook.text("reason")) {
         (Some(digest), _) => human::short_digest(digest),
@@ -217,23 +217,23 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         _ => ("unknown", WARN),
     };
     let mode = match (&stage.disabled, stage.mode) {
-        (Some(disabled), _) if !disabled.audit => Cell::text("disabled").styled(WARN),
-        (Some(_), _) | (None, Mode::Audit) => Cell::text(Mode::Audit.as_str()).styled(WARN),
-        (None, Mode::Enforce) => Cell::text(stage.mode.as_str()),
+        (Some(disabled), _) if !disabled.audit => TableCell::text("disabled").styled(WARN),
+        (Some(_), _) | (None, Mode::Audit) => TableCell::text(Mode::Audit.as_str()).styled(WARN),
+        (None, Mode::Enforce) => TableCell::text(stage.mode.as_str()),
     };
     let calls = &stage.calls;
     [
-        Cell::text(&chain.name),
-        Cell::text(chain.phase.as_str()),
-        Cell::text(&stage.name),
-        Cell::text(&hook.summary),
-        Cell::text(hook.text("version").unwrap_or_default()),
-        Cell::text(digest),
+        TableCell::text(&chain.name),
+        TableCell::text(chain.phase.as_str()),
+        TableCell::text(&stage.name),
+        TableCell::text(&hook.summary),
+        TableCell::text(hook.text("version").unwrap_or_default()),
+        TableCell::text(digest),
         mode,
-        Cell::text(state).styled(style),
-        Cell::number(calls.total),
-        Cell::number(calls.denied),
-        Cell::count(calls.failed, BAD),
+        TableCell::text(state).styled(style),
+        TableCell::number(calls.total),
+        TableCell::number(calls.denied),
+        TableCell::count(calls.failed, BAD),
         latency(calls.p50_microseconds),
         latency(calls.p99_microseconds),
         stage.last_failure.as_ref().map(last_failure).unwrap_or_default(),
@@ -241,23 +241,23 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
 }
 
 fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
-    let mut table = Table::new(["EXCEPTION", "OWNER", "EXPIRES", "STAGES", "REASON"]);
+    let mut table = TextTable::new(["EXCEPTION", "OWNER", "EXPIRES", "STAGES", "REASON"]);
     for exception in exceptions {
         let expires = if exception.expired {
-            Cell::text(format!("expired {}", human::clock(exception.expires))).styled(BAD)
+            TableCell::text(format!("expired {}", human::clock(exception.expires))).styled(BAD)
         } else {
-            Cell::text(format!("in {}", human::age(now, exception.expires)))
+            TableCell::text(format!("in {}", human::age(now, exception.expires)))
         };
         let stages = match exception.stages.join(", ") {
-            none if none.is_empty() => Cell::text("none").styled(WARN),
-            stages => Cell::text(stages),
+            none if none.is_empty() => TableCell::text("none").styled(WARN),
+            stages => TableCell::text(stages),
         };
         table.row([
-            Cell::text(&exception.name),
-            Cell::text(&exception.owner),
+            TableCell::text(&exception.name),
+            TableCell::text(&exception.owner),
             expires,
             stages,
-            Cell::text(&exception.reason),
+            TableCell::text(&exception.reason),
         ]);
     }
     let texts = exceptions.iter().flat_map(|exception| &exception.unknown);
@@ -265,14 +265,14 @@ fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
     table.text() + &unknown.collect::<String>()
 }
 
-fn latency(microseconds: Option<u64>) -> Cell {
+fn latency(microseconds: Option<u64>) -> TableCell {
     let duration = microseconds.map(|number| human::duration(Duration::from_micros(number)));
-    Cell::number(duration.unwrap_or_default())
+    TableCell::number(duration.unwrap_or_default())
 }
 
-fn last_failure(failure: &FailureStatus) -> Cell {
+fn last_failure(failure: &FailureStatus) -> TableCell {
     let (at, kind, message) = (human::clock(failure.at), &failure.kind, &failure.message);
-    Cell::text(format!("{at} {kind}: {message}"))
+    TableCell::text(format!("{at} {kind}: {message}"))
 }
 
 #[cfg(test)]

@@ -51,11 +51,11 @@ const REDACTED: &str = "[redacted]";
 impl ReplayAnswer {
     pub(super) fn from_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
         #[derive(Deserialize)]
-        struct Review {
+        struct ReplayedReview {
             response: RecordedResponse,
         }
         let text = write_response(ReviewVersion::V1, &request.uid, Some(outcome));
-        let review: Review = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let review: ReplayedReview = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         Self::from_response(request, &review.response)
     }
 

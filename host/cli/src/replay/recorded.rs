@@ -6,7 +6,7 @@ use admittance::{
     RecordingNote, Redacted,
     admission::{Request, read_review},
 };
-use admittance_cluster::Manifests;
+use admittance_cluster::ManifestFiles;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -54,7 +54,7 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAd
             let objects = note
                 .cluster
                 .map(|objects| objects.into_iter().map(Redacted::into_inner));
-            let cluster = objects.map(Manifests::new).transpose();
+            let cluster = objects.map(ManifestFiles::new).transpose();
             surroundings.cluster = cluster.map_err(|error| invalid(&error))?;
         }
         Ok(RecordedAdmission {

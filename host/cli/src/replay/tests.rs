@@ -8,14 +8,14 @@ use super::*;
 use crate::table::plain;
 
 #[derive(Parser)]
-struct Command {
+struct ReplayCommand {
     #[command(flatten)]
     arguments: Arguments,
 }
 
 fn parse(line: &str) -> Result<Arguments, clap::Error> {
     let words = ["replay"].into_iter().chain(line.split_whitespace());
-    Command::try_parse_from(words).map(|command| command.arguments)
+    ReplayCommand::try_parse_from(words).map(|command| command.arguments)
 }
 
 /// Returns a chain with one webhook that is never called, because its condition is false or fails. `policy` is the

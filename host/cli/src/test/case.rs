@@ -6,7 +6,7 @@ use std::{
 };
 
 use admittance::admission::{ClusterKind, FailureKind, Grants, HttpOrigin, Request};
-use admittance_cluster::Manifests;
+use admittance_cluster::ManifestFiles;
 use admittance_definitions::{
     Location, Mistakes,
     document::{self, Fields, Node, readers},
@@ -64,7 +64,7 @@ pub(super) enum CaseHooks {
         allow: Grants,
     },
     Chains(Vec<PathBuf>),
-    Constraints(Constraints),
+    Constraints(TemplateConstraints),
     /// A policy of Kyverno, named by a test of Kyverno.
     Kyverno {
         policies: Vec<PathBuf>,
@@ -90,7 +90,7 @@ impl TestCase {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Constraints {
+pub(super) struct TemplateConstraints {
     /// The files of the template and of Gatekeeper's expansion templates.
     pub(super) templates: Vec<PathBuf>,
     pub(super) constraints: Vec<PathBuf>,
@@ -271,7 +271,7 @@ fn one_or_more_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
 }
 
 /// Reads the objects of a cluster, which are listed here, or are in files and directories that are named here.
-fn cluster(node: &Node<'_>) -> Option<Manifests> {
+fn cluster(node: &Node<'_>) -> Option<ManifestFiles> {
     let mut objects = Vec::new();
     for entry in node.list()? {
         if entry.json().is_string() {
@@ -281,7 +281,7 @@ fn cluster(node: &Node<'_>) -> Option<Manifests> {
             objects.push(entry.json());
         }
     }
-    node.accept(Manifests::new(objects))
+    node.accept(ManifestFiles::new(objects))
 }
 
 fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {

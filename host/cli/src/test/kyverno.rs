@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
 use admittance::admission::{HttpAnswer, HttpOrigin, Object, Operation, Request};
 use admittance_admission::{enumerated, suggestion_or};
-use admittance_cluster::Manifests;
+use admittance_cluster::ManifestFiles;
 use admittance_definitions::document::{Fields, Node, readers};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -117,13 +117,13 @@ impl FromStr for CaseSelector {
 }
 
 /// What all results in a Kyverno test share: policies, objects and values.
-struct Scene {
+struct KyvernoScene {
     policies: Vec<PathBuf>,
     objects: Vec<Value>,
     /// The content of the values file that the test names.
     values: Value,
     user: Value,
-    cluster: Manifests,
+    cluster: ManifestFiles,
     answers: Vec<HttpAnswer>,
 }
 
@@ -154,7 +154,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     Some(cases.flatten().collect())
 }
 
-fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
+fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     let fix = "list the files of the policies";
     let read_files = |node: &Node<'_>| node.list_of(Node::file);
     let mut policies = fields.get_required("policies", fix, read_files)?;
@@ -185,9 +185,9 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
             existing.push(namespace_of(json!({"metadata": {"name": name}})));
         }
     }
-    let cluster = fields.node().accept(Manifests::new(existing))?;
+    let cluster = fields.node().accept(ManifestFiles::new(existing))?;
     let answers = fields.get_or_default("apiCallResponses", readers::list_of(read_answers));
-    Some(Scene {
+    Some(KyvernoScene {
         policies,
         objects,
         values,
@@ -265,7 +265,7 @@ fn read_content(node: &Node<'_>) -> Option<Value> {
     node.in_file(&node.file()?, |root| Some(root.json()))
 }
 
-fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCase>> {
+fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<TestCase>> {
     // Kyverno's command, like Go's JSON parser, ignores the case of keys.
     let mut fields = node.object_of_any_case()?;
     fields.ignore(&IGNORED_RESULT_FIELDS);
@@ -382,7 +382,7 @@ fn request_for(
     object: &Value,
     policy: &str,
     operation: Option<&str>,
-    scene: &Scene,
+    scene: &KyvernoScene,
     node: &Node<'_>,
 ) -> Option<Request> {
     let of_policy = list(&scene.values, "/policies").filter(|values| values["name"] == policy);

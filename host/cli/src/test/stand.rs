@@ -13,7 +13,7 @@ use admittance_net::causes;
 use serde_json::json;
 
 use super::{
-    case::{CaseExpectation, CaseHooks, Constraints, TestCase},
+    case::{CaseExpectation, CaseHooks, TemplateConstraints, TestCase},
     judge::{self, UnmetExpectation},
 };
 use crate::{files, host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
@@ -135,7 +135,7 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
 
 /// Expects that the template's schema refuses the constraint. If it accepts it, or if the mistake is in another file,
 /// returns an unmet expectation.
-fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
+fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
         paths.any(|path| path.display().to_string() == file)
@@ -156,7 +156,7 @@ fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
     Some(UnmetExpectation::new("invalid", message))
 }
 
-impl Constraints {
+impl TemplateConstraints {
     /// Loads the chain of the template. It may look up objects of `kinds`.
     fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
         let gvks = self.kinds.iter().map(|kind| {

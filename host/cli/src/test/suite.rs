@@ -9,7 +9,7 @@ use std::{
 };
 
 use admittance::admission::{ClusterKind, Object, Operation, Request, read_review};
-use admittance_cluster::Manifests;
+use admittance_cluster::ManifestFiles;
 use admittance_definitions::{
     Location,
     document::{Node, readers},
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use self::assertion::assertions;
 pub(super) use self::assertion::{Assertion, judge};
 use super::{
-    case::{CaseExpectation, CaseHooks, Constraints, TestCase},
+    case::{CaseExpectation, CaseHooks, TemplateConstraints, TestCase},
     kyverno,
 };
 use crate::{files, request_file, surroundings::RequestSurroundings};
@@ -114,7 +114,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let groups = grouped(&tests);
     for (test, hooks) in tests.into_iter().zip(groups) {
         for case in test.cases {
-            let cluster = match Manifests::new(case.inventory) {
+            let cluster = match ManifestFiles::new(case.inventory) {
                 Ok(cluster) => cluster,
                 Err(error) => {
                     root.wrong(format!("{}: {error}", case.name), "correct its `inventory`");
@@ -207,7 +207,7 @@ fn hooks(members: &[&SuiteTest]) -> CaseHooks {
         .collect();
     kinds.sort();
     kinds.dedup();
-    CaseHooks::Constraints(Constraints {
+    CaseHooks::Constraints(TemplateConstraints {
         templates,
         constraints,
         kinds,

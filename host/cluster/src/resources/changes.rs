@@ -9,27 +9,27 @@ use futures_util::future::select_all;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Resource, ResourceError, Resources};
+use super::{Resource, ResourceError, WatchedResources};
 
 /// The pause between two requests while the API server does not answer, or while the resources are not watched.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
-pub(super) struct LastRead {
+pub(super) struct LastResourceRead {
     /// The number that [`Resources::changes`] returned before the resources were read.
     changes: u64,
     at: Instant,
     /// The version of each resource that was read; `None` if the read failed.
-    found: Option<Vec<Version>>,
+    found: Option<Vec<ContentVersion>>,
 }
 
 /// A hash of those fields of a resource's metadata that change whenever its content does, but not when only its status
 /// does.
-pub(super) type Version = u64;
+pub(super) type ContentVersion = u64;
 
 const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
 
-pub(super) fn version(metadata: Option<&Value>) -> Version {
+pub(super) fn version(metadata: Option<&Value>) -> ContentVersion {
     let field = |name: &str| metadata.and_then(|metadata| metadata.get(name));
     let mut hasher = DefaultHasher::new();
     for name in VERSIONED {
@@ -41,12 +41,12 @@ pub(super) fn version(metadata: Option<&Value>) -> Version {
     hasher.finish()
 }
 
-fn versions(resources: &[Resource]) -> Vec<Version> {
+fn versions(resources: &[Resource]) -> Vec<ContentVersion> {
     let metadata = |resource: &'_ Resource| version(resource.object.get("metadata"));
     resources.iter().map(metadata).collect()
 }
 
-impl Resources {
+impl WatchedResources {
     /// Returns a counter that grows whenever the watch reports a change, goes down or comes up.
     pub fn changes(&self) -> u64 {
         *self.0.view.health.changes().borrow()
@@ -68,7 +68,7 @@ impl Resources {
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;
-        *self.0.last.lock() = Some(LastRead {
+        *self.0.last.lock() = Some(LastResourceRead {
             changes,
             at: Instant::now(),
             found: result.as_deref().ok().map(versions),
@@ -108,7 +108,7 @@ impl Resources {
 /// Returns a future that completes when one of these kinds of resources changes after this call.
 pub fn next_change<'r, K>(kinds: K) -> impl Future<Output = ()> + use<'r, K>
 where
-    K: IntoIterator<Item = &'r Resources>,
+    K: IntoIterator<Item = &'r WatchedResources>,
 {
     let changes: Vec<_> = kinds
         .into_iter()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{Resource, ResourceError, Resources};
+use super::{Resource, ResourceError, WatchedResources};
 
 /// The maximum number of attempts to write a resource, if each attempt finds that another client has changed it
 /// meanwhile.
@@ -26,7 +26,7 @@ pub struct ResourceEdit<'a> {
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
 }
 
-impl Resources {
+impl WatchedResources {
     /// Changes the resource if it is in the expected state, and returns whether it was. If another client changes the
     /// resource in the meantime, reads it again, and tries again if it is still in the expected state.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {

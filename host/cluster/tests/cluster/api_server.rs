@@ -30,17 +30,17 @@ use tokio_rustls::TlsAcceptor;
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
 /// The key of an object: the plural of its kind, its namespace (empty without one) and its name.
-type ObjectKey = (String, String, String);
+type ServedObjectKey = (String, String, String);
 
-pub(crate) struct ApiServer {
+pub(crate) struct ScriptedApiServer {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
     task: JoinHandle<()>,
 }
 
-struct Shared {
+struct SharedServer {
     token: &'static str,
-    data: Mutex<Data>,
+    data: Mutex<ServerData>,
     /// Signals every change of `data`, so that watches and delayed replies look at it again.
     changed: watch::Sender<()>,
     /// The number of times that the test broke all connections. When it changes, every open connection ends.
@@ -48,11 +48,11 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Data {
+struct ServerData {
     is_unavailable: bool,
     version: u64,
-    objects: BTreeMap<ObjectKey, Value>,
-    changes: Vec<Change>,
+    objects: BTreeMap<ServedObjectKey, Value>,
+    changes: Vec<WatchChange>,
     /// The version up to which the server has deleted the changes. A watch that continues from an earlier version has
     /// expired.
     compacted: u64,
@@ -85,12 +85,12 @@ struct DefinedKind {
     is_namespaced: bool,
 }
 
-type Event = Box<dyn FnOnce(&mut Data) + Send>;
+type Event = Box<dyn FnOnce(&mut ServerData) + Send>;
 
-struct Change {
+struct WatchChange {
     version: u64,
     kind: &'static str,
-    place: ObjectKey,
+    place: ServedObjectKey,
     object: Value,
 }
 
@@ -116,17 +116,17 @@ const REPORTS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-impl ApiServer {
+impl ScriptedApiServer {
     pub(crate) fn start(tls: ServerConfig, token: &'static str) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = TcpListener::from_std(listener).unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedServer {
             token,
-            data: Mutex::new(Data {
+            data: Mutex::new(ServerData {
                 page: usize::MAX,
-                ..Data::default()
+                ..ServerData::default()
             }),
             changed: watch::Sender::new(()),
             connection_generation: watch::Sender::new(0),
@@ -169,7 +169,7 @@ impl ApiServer {
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Data) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut ServerData) -> T) -> T {
         let result = change(&mut self.shared.data());
         self.shared.changed.send_replace(());
         result
@@ -248,14 +248,14 @@ impl ApiServer {
     }
 }
 
-impl Drop for ApiServer {
+impl Drop for ScriptedApiServer {
     fn drop(&mut self) {
         self.task.abort();
         self.break_connections();
     }
 }
 
-impl Data {
+impl ServerData {
     fn put(&mut self, plural: &str, mut object: Value) {
         self.version += 1;
         if let Some(field) = self.unknown_field
@@ -285,15 +285,15 @@ impl Data {
         self.record(kind, place, object);
     }
 
-    fn delete(&mut self, place: ObjectKey) {
+    fn delete(&mut self, place: ServedObjectKey) {
         let mut object = self.objects.remove(&place).unwrap();
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.record("DELETED", place, object);
     }
 
-    fn record(&mut self, kind: &'static str, place: ObjectKey, object: Value) {
-        self.changes.push(Change {
+    fn record(&mut self, kind: &'static str, place: ServedObjectKey, object: Value) {
+        self.changes.push(WatchChange {
             version: self.version,
             kind,
             place,
@@ -302,7 +302,7 @@ impl Data {
     }
 }
 
-struct Target {
+struct ServedTarget {
     kind: String,
     api_version: String,
     plural: String,
@@ -315,7 +315,7 @@ struct Target {
     label: Option<(String, String)>,
 }
 
-impl Target {
+impl ServedTarget {
     fn parse(path: &str, defined: &[DefinedKind]) -> Option<Self> {
         let parts: Vec<_> = path.trim_matches('/').split('/').collect();
         let of_defined = defined.iter().find_map(|kind| {
@@ -391,7 +391,7 @@ impl Target {
         })
     }
 
-    fn is_place(&self, (plural, namespace, name): &ObjectKey) -> bool {
+    fn is_place(&self, (plural, namespace, name): &ServedObjectKey) -> bool {
         *plural == self.plural
             && (self.namespace.is_empty() || *namespace == self.namespace)
             && self.only.as_ref().is_none_or(|only| only == name)
@@ -403,8 +403,8 @@ impl Target {
     }
 }
 
-impl Shared {
-    fn data(&self) -> MutexGuard<'_, Data> {
+impl SharedServer {
+    fn data(&self) -> MutexGuard<'_, ServerData> {
         self.data.lock().unwrap()
     }
 
@@ -423,7 +423,7 @@ impl Shared {
             .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        let target = Target::parse(&path, &self.data().kinds);
+        let target = ServedTarget::parse(&path, &self.data().kinds);
         let verb = match (&head.method, &target) {
             (&Method::POST, _) => "create",
             (&Method::PUT, _) => "replace",
@@ -590,7 +590,7 @@ impl Shared {
         json(201, &review)
     }
 
-    fn get(&self, target: &Target, is_partial: bool) -> Reply {
+    fn get(&self, target: &ServedTarget, is_partial: bool) -> Reply {
         let name = target.name.clone().unwrap_or_default();
         let place = (target.plural.clone(), target.namespace.clone(), name);
         match self.data().objects.get(&place) {
@@ -602,7 +602,7 @@ impl Shared {
         }
     }
 
-    fn list(&self, target: &Target, query: &BTreeMap<String, String>, is_partial: bool) -> Reply {
+    fn list(&self, target: &ServedTarget, query: &BTreeMap<String, String>, is_partial: bool) -> Reply {
         let data = self.data();
         let first: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
         let all: Vec<_> = data
@@ -633,7 +633,7 @@ impl Shared {
         )
     }
 
-    fn watch(self: Arc<Self>, target: Target, from: u64, is_partial: bool) -> Reply {
+    fn watch(self: Arc<Self>, target: ServedTarget, from: u64, is_partial: bool) -> Reply {
         let changed = self.changed.subscribe();
         let open = OpenWatch::new(self);
         let state = (open, changed, from, target, false);
@@ -659,7 +659,7 @@ impl Shared {
 
     /// Returns the next line for a watch that has received all changes up to version `seen`. Returns with it the
     /// version up to which the watch has then received them, and whether the watch then ends.
-    fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
+    fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {
             let object = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired",
@@ -682,10 +682,10 @@ impl Shared {
     }
 }
 
-struct OpenWatch(Arc<Shared>);
+struct OpenWatch(Arc<SharedServer>);
 
 impl OpenWatch {
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<SharedServer>) -> Self {
         shared.data().open_watches += 1;
         Self(shared)
     }
@@ -709,7 +709,7 @@ fn shown(object: &Value, is_partial: bool) -> Value {
     }
 }
 
-fn typed(object: &Value, target: &Target, is_partial: bool) -> Value {
+fn typed(object: &Value, target: &ServedTarget, is_partial: bool) -> Value {
     let mut whole = if is_partial {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"})
     } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    Access, AccessAttributes, Authorizer, ClusterError, ClusterReader, Deadline, UserInfo,
+    AccessAttributes, AccessCheckResult, Authorizer, ClusterError, ClusterReader, Deadline, UserInfo,
 };
 use serde_json::json;
 
@@ -46,7 +46,7 @@ async fn every_access_review_is_sent_to_the_server() {
             .access(json!({"allowed": allowed, "reason": "said so"}));
         let answer = cluster.authorize(&user(), &resource).await;
         let reason = "said so".to_owned();
-        assert_eq!(answer, Ok(Access { allowed, reason }));
+        assert_eq!(answer, Ok(AccessCheckResult { allowed, reason }));
     }
     cluster.authorize(&user(), &path()).await.unwrap();
     let who = json!({"user": "jo", "uid": "7", "groups": ["dev", "system:authenticated"],

@@ -1,10 +1,10 @@
-use admittance_cluster::{Event, EventObject, ResourceError};
+use admittance_cluster::{ClusterEvent, EventObject, ResourceError};
 use serde_json::json;
 
 use crate::setting::Setting;
 
-fn event(name: &str, note: &str) -> Event {
-    Event {
+fn event(name: &str, note: &str) -> ClusterEvent {
+    ClusterEvent {
         regarding: EventObject {
             api_version: "v1".to_owned(),
             kind: "Node".to_owned(),

@@ -20,12 +20,12 @@ const SHORT: ElectionTimes = ElectionTimes {
     pause: Duration::from_millis(20),
 };
 
-struct Candidate {
+struct LeaseCandidate {
     election: Arc<Election>,
     task: JoinHandle<()>,
 }
 
-impl Candidate {
+impl LeaseCandidate {
     async fn start(setting: &Setting, terms: ElectionTimes) -> Self {
         let election = Arc::new(setting.cluster().await.election(NAME, terms));
         let part = election.clone();
@@ -61,14 +61,14 @@ impl Candidate {
 #[tokio::test]
 async fn one_candidate_leads_until_it_resigns() {
     let setting = Setting::new();
-    let first = Candidate::start(&setting, LONG).await;
+    let first = LeaseCandidate::start(&setting, LONG).await;
     first.until_leader(true).await;
     let lease = setting.server.object("leases", "default", NAME).unwrap();
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 600);
     assert_eq!(lease["spec"]["leaseTransitions"], 0);
     let identity = lease["spec"]["holderIdentity"].clone();
 
-    let second = Candidate::start(&setting, LONG).await;
+    let second = LeaseCandidate::start(&setting, LONG).await;
     let seen = setting.server.count("get", "leases");
     eventually("the second looks at the Lease", async || {
         setting.server.count("get", "leases") > seen + 2
@@ -98,9 +98,9 @@ async fn one_candidate_leads_until_it_resigns() {
 #[tokio::test]
 async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
     let setting = Setting::new();
-    let first = Candidate::start(&setting, LONG).await;
+    let first = LeaseCandidate::start(&setting, LONG).await;
     first.until_leader(true).await;
-    let second = Candidate::start(&setting, LONG).await;
+    let second = LeaseCandidate::start(&setting, LONG).await;
     first.task.abort();
 
     // The server has stored a renewal by the first candidate, but the candidate never gets the reply.
@@ -114,9 +114,9 @@ async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
 #[tokio::test]
 async fn a_leader_that_disappears_is_replaced() {
     let setting = Setting::new();
-    let first = Candidate::start(&setting, SHORT).await;
+    let first = LeaseCandidate::start(&setting, SHORT).await;
     first.until_leader(true).await;
-    let second = Candidate::start(&setting, SHORT).await;
+    let second = LeaseCandidate::start(&setting, SHORT).await;
     first.vanish().await;
     second.until_leader(true).await;
 
@@ -139,7 +139,7 @@ async fn a_leader_that_disappears_is_replaced() {
 async fn a_candidate_leads_only_if_it_may_write_the_lease() {
     let setting = Setting::new();
     setting.server.forbid("create", "leases");
-    let candidate = Candidate::start(&setting, SHORT).await;
+    let candidate = LeaseCandidate::start(&setting, SHORT).await;
     eventually("attempts", async || setting.server.count("create", "leases") > 1).await;
     assert!(!candidate.leads());
     setting.server.allow("create", "leases");

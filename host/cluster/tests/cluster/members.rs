@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_cluster::{Annotations, ElectionTimes, LeaseMember, Members};
+use admittance_cluster::{Annotations, ElectionTimes, LeaseMember, ReplicaMembers};
 use tokio::task::JoinHandle;
 
 use crate::setting::{Setting, eventually};
@@ -17,12 +17,12 @@ const SHORT: ElectionTimes = ElectionTimes {
     pause: Duration::from_millis(20),
 };
 
-struct Replica {
-    members: Arc<Members>,
+struct SimulatedReplica {
+    members: Arc<ReplicaMembers>,
     task: JoinHandle<()>,
 }
 
-impl Replica {
+impl SimulatedReplica {
     async fn start(setting: &Setting, terms: ElectionTimes, says: &str) -> Self {
         let election = setting.cluster().await.election("admittance", LONG);
         let members = Arc::new(election.members(terms));
@@ -64,8 +64,8 @@ impl Replica {
 #[tokio::test]
 async fn a_replica_receives_the_reports_of_the_others() {
     let setting = Setting::new();
-    let first = Replica::start(&setting, LONG, "a").await;
-    let second = Replica::start(&setting, LONG, "b").await;
+    let first = SimulatedReplica::start(&setting, LONG, "a").await;
+    let second = SimulatedReplica::start(&setting, LONG, "b").await;
     for replica in [&first, &second] {
         replica.until_received(&["a", "b"]).await;
     }
@@ -99,8 +99,8 @@ async fn a_replica_receives_the_reports_of_the_others() {
 #[tokio::test]
 async fn the_lease_of_a_replica_that_disappears_expires() {
     let setting = Setting::new();
-    let first = Replica::start(&setting, SHORT, "a").await;
-    let second = Replica::start(&setting, SHORT, "b").await;
+    let first = SimulatedReplica::start(&setting, SHORT, "a").await;
+    let second = SimulatedReplica::start(&setting, SHORT, "b").await;
     first.until_received(&["a", "b"]).await;
     second.vanish().await;
     first.until_received(&["a"]).await;
@@ -124,7 +124,7 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
 async fn a_refused_watch_is_reported_differently_from_an_outage() {
     let setting = Setting::new();
     setting.server.forbid("list", "leases");
-    let replica = Replica::start(&setting, LONG, "a").await;
+    let replica = SimulatedReplica::start(&setting, LONG, "a").await;
     eventually("the refusal", async || replica.members.membership().is_refused).await;
     assert!(replica.members.membership().problem.is_some());
 }

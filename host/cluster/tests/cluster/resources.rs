@@ -1,6 +1,6 @@
 //! Tests of resources that are read and written.
 
-use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};
+use admittance_cluster::{Resource, ResourceError, ResourceKind, WatchedResources};
 use serde_json::{Map, Value, json};
 
 use crate::setting::{Setting, eventually};
@@ -19,7 +19,7 @@ fn spec(number: u32) -> impl Fn(&mut Map<String, Value>) {
     }
 }
 
-async fn created(resources: &Resources) -> Resource {
+async fn created(resources: &WatchedResources) -> Resource {
     resources.create("bkbcs", "a", spec(1)).await.unwrap();
     resources.get("bkbcs", "a").await.unwrap().unwrap()
 }

@@ -13,14 +13,14 @@ use rustls::{
 use std::sync::Arc;
 use tempfile::TempDir;
 
-use crate::api_server::ApiServer;
+use crate::api_server::ScriptedApiServer;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const TOKEN: &str = "a-token";
 
 pub(crate) struct Setting {
-    pub(crate) server: ApiServer,
+    pub(crate) server: ScriptedApiServer,
     pub(crate) directory: TempDir,
     ca: CertifiedIssuer<'static, KeyPair>,
 }
@@ -58,7 +58,7 @@ impl Setting {
             .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         Self {
-            server: ApiServer::start(tls, token),
+            server: ScriptedApiServer::start(tls, token),
             directory: TempDir::new().unwrap(),
             ca,
         }

@@ -9,12 +9,12 @@ use serde_json::{Map, Value as Json};
 use super::failed;
 
 /// The reason why an operation of a JSON Patch cannot be applied.
-enum Problem {
+enum ApplyProblem {
     Test,
     Other(String),
 }
 
-impl From<String> for Problem {
+impl From<String> for ApplyProblem {
     fn from(why: String) -> Self {
         Self::Other(why)
     }
@@ -39,24 +39,24 @@ pub(crate) fn patched(
             let message = format!("the deadline passed after {index} operations");
             return Err(Failure::new(FailureKind::Timeout, message));
         }
-        match Operation::from(operation).apply(&mut document, &mut copied) {
+        match JsonPatchOperation::from(operation).apply(&mut document, &mut copied) {
             Ok(()) if copied > limit => return Err(PatchError::ResultTooLarge(limit).into()),
             Ok(()) => {}
-            Err(Problem::Test) => return Ok(None),
-            Err(Problem::Other(why)) => return Err(failed(format!("JSON Patch: {why}"))),
+            Err(ApplyProblem::Test) => return Ok(None),
+            Err(ApplyProblem::Other(why)) => return Err(failed(format!("JSON Patch: {why}"))),
         }
     }
     Ok(Some(document))
 }
 
-struct Operation {
+struct JsonPatchOperation {
     kind: String,
     path: String,
     from: String,
     value: Json,
 }
 
-impl From<Map<String, Json>> for Operation {
+impl From<Map<String, Json>> for JsonPatchOperation {
     fn from(mut members: Map<String, Json>) -> Self {
         let mut text = |name: &str| match members.remove(name) {
             Some(Json::String(text)) => text,
@@ -71,8 +71,8 @@ impl From<Map<String, Json>> for Operation {
     }
 }
 
-impl Operation {
-    fn apply(self, document: &mut Json, copied: &mut usize) -> Result<(), Problem> {
+impl JsonPatchOperation {
+    fn apply(self, document: &mut Json, copied: &mut usize) -> Result<(), ApplyProblem> {
         let Self {
             kind,
             path,
@@ -140,7 +140,7 @@ impl Operation {
                     known.is_some_and(|known| *known == value)
                 };
                 if !is_equal {
-                    return Err(Problem::Test);
+                    return Err(ApplyProblem::Test);
                 }
             }
             other => return Err(format!("Unexpected kind: {other}").into()),

@@ -2,11 +2,11 @@
 
 use cel::common::ast::{Expr, IdedExpr};
 
-use super::{Checker, MAX_DEPTH, Mistake, Typed, fail, meant};
+use super::{Checker, MAX_DEPTH, TypeMistake, Typed, fail, meant};
 use crate::{
-    expression::{Expression, Index, Select, Variable},
+    expression::{CelVariable, Expression, IndexExpression, Select},
     functions::{Style, find},
-    types::{AUTHORIZER, JSON_PATCH, RESOURCE_CHECK, Record, Type, join, optional},
+    types::{AUTHORIZER, JSON_PATCH, RESOURCE_CHECK, RecordType, Type, join, optional},
     value::Value,
 };
 
@@ -19,24 +19,24 @@ impl Checker<'_> {
         let name = global.unwrap_or(name);
         let known = |kind: &Option<Type>| kind.clone().unwrap_or(Type::Dyn);
         let (variable, kind) = match name {
-            "object" => (Variable::Object, known(&self.scope.object)),
-            "oldObject" => (Variable::OldObject, known(&self.scope.object)),
+            "object" => (CelVariable::Object, known(&self.scope.object)),
+            "oldObject" => (CelVariable::OldObject, known(&self.scope.object)),
             "request" => {
                 self.uses.request = true;
-                (Variable::Request, Type::Record(Record::Request))
+                (CelVariable::Request, Type::Record(RecordType::Request))
             }
             "namespaceObject" => {
                 self.uses.namespace = true;
-                (Variable::NamespaceObject, Type::Record(Record::Namespace))
+                (CelVariable::NamespaceObject, Type::Record(RecordType::Namespace))
             }
-            "params" if self.scope.params => (Variable::Params, known(&self.scope.params_type)),
+            "params" if self.scope.params => (CelVariable::Params, known(&self.scope.params_type)),
             "authorizer" => {
                 self.uses.authorizer = true;
-                (Variable::Authorizer, AUTHORIZER)
+                (CelVariable::Authorizer, AUTHORIZER)
             }
             "exceptions" if self.scope.kyverno.is_some() => {
                 self.uses.exceptions = true;
-                (Variable::Exceptions, Type::Record(Record::Exceptions))
+                (CelVariable::Exceptions, Type::Record(RecordType::Exceptions))
             }
             _ => {
                 return match type_named(name) {
@@ -78,7 +78,7 @@ impl Checker<'_> {
         // The variable's expression is evaluated here if this is its first use, so its nesting adds to the current one.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
-            return Some(Err(Mistake::TooDeep { limit: MAX_DEPTH }));
+            return Some(Err(TypeMistake::TooDeep { limit: MAX_DEPTH }));
         }
         self.height = self.height.max(height);
         Some(Ok((Expression::Composed(index), known.kind.clone())))
@@ -98,7 +98,7 @@ impl Checker<'_> {
     ) -> Typed {
         if !optional_select && field == "requestResource" && self.is_global(operand, "authorizer") {
             self.uses.authorizer = true;
-            return Ok((Expression::Variable(Variable::RequestResource), RESOURCE_CHECK));
+            return Ok((Expression::Variable(CelVariable::RequestResource), RESOURCE_CHECK));
         }
         if self.is_global(operand, "variables")
             && let Some(typed) = self.composed(node, field)
@@ -179,7 +179,7 @@ impl Checker<'_> {
                 format!("found no matching overload for '_[_]' applied to '({kind}, {key_kind})'"),
             );
         };
-        let index = Index {
+        let index = IndexExpression {
             operand,
             index: key,
             optional: optional_index,
@@ -206,7 +206,7 @@ fn type_named(name: &str) -> Option<&'static str> {
         .find(|known| *known == name)
 }
 
-fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
+fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, TypeMistake> {
     match of {
         Type::Dyn | Type::Free | Type::Part(_) => Ok(Type::Dyn),
         Type::Map(_, value) => Ok(value.as_ref().clone()),
@@ -233,7 +233,7 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
     }
 }
 
-fn no_such_field(node: u64, of: &Type, field: &str, meant: &str) -> Result<Type, Mistake> {
+fn no_such_field(node: u64, of: &Type, field: &str, meant: &str) -> Result<Type, TypeMistake> {
     let message = format!("undefined field '{field}': {of} has no such field{meant}");
     fail(node, message)
 }

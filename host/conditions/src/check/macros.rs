@@ -2,9 +2,9 @@
 
 use cel::common::ast::{Expr, IdedExpr};
 
-use super::{Checker, Mistake, Typed, fail};
+use super::{Checker, TypeMistake, Typed, fail};
 use crate::{
-    expression::{Each, EachKind, Expression, Index, Item, WithValue},
+    expression::{Each, EachKind, Expression, IndexExpression, ListItem, WithValue},
     types::{Type, list, map, optional},
     value::Value,
 };
@@ -56,7 +56,7 @@ fn macro_arguments<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<MacroCal
     })
 }
 
-fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -> Result<Type, Mistake> {
+fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -> Result<Type, TypeMistake> {
     match (kind, result) {
         (EachKind::TransformMap, result) => Ok(map(key, result)),
         (EachKind::TransformMapEntry, result @ (Type::Map(..) | Type::Dyn | Type::Free)) => Ok(result),
@@ -92,7 +92,7 @@ impl Checker<'_> {
         name: &str,
         target: &IdedExpr,
         arguments: &[IdedExpr],
-    ) -> Result<Option<(Expression, Type)>, Mistake> {
+    ) -> Result<Option<(Expression, Type)>, TypeMistake> {
         let Some(call) = macro_arguments(name, arguments) else {
             return match (name, arguments) {
                 ("optMap" | "optFlatMap", [variable, body]) => self
@@ -168,7 +168,7 @@ impl Checker<'_> {
         let typed = self.check(body);
         self.locals.truncate(slot);
         let (result, kind) = typed?;
-        let item = Item {
+        let item = ListItem {
             value,
             optional: false,
         };
@@ -180,7 +180,7 @@ impl Checker<'_> {
             test: None,
             result: Some(result),
         };
-        let index = Index {
+        let index = IndexExpression {
             operand: Expression::Each(Box::new(each)),
             index: Expression::Constant(Value::Int(0)),
             optional: false,
@@ -227,7 +227,7 @@ impl Checker<'_> {
     }
 }
 
-fn variable_name(node: &IdedExpr) -> Result<&str, Mistake> {
+fn variable_name(node: &IdedExpr) -> Result<&str, TypeMistake> {
     match &node.expr {
         Expr::Ident(name) if name == ACCUMULATOR => {
             fail(node.id, "iteration variable overwrites accumulator variable")

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, StructExpr};
 use serde_json::Value as Json;
 
-use super::{Checker, Mistake, Typed, attributes::json_patch_field, fail, without_optional};
+use super::{Checker, TypeMistake, Typed, attributes::json_patch_field, fail, without_optional};
 use crate::{
     Structure,
-    expression::{Entry, Expression, Item},
+    expression::{Expression, ListItem, MapEntry},
     functions::{Style, find},
     types::{JSON_PATCH, Type, join, list, map},
-    value::{Map, Text, Value},
+    value::{CelText, Map, Value},
 };
 
 /// The names of types that contain dots and may occur in expressions.
@@ -111,7 +111,7 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             .collect::<serde_json::Map<_, _>>()
             .into(),
         Expression::List(items) => {
-            let item = |item: &Item| known_parts(&item.value, &Type::Dyn);
+            let item = |item: &ListItem| known_parts(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
         // The object counts as empty here, because each of its fields is checked separately, as a `SetValue::Field`.
@@ -197,8 +197,8 @@ impl Checker<'_> {
     fn object_fields<'a>(
         &mut self,
         object: &'a StructExpr,
-        wanted: impl Fn(u64, &str) -> Result<Option<Type>, Mistake>,
-    ) -> Result<Vec<CheckedField<'a>>, Mistake> {
+        wanted: impl Fn(u64, &str) -> Result<Option<Type>, TypeMistake>,
+    ) -> Result<Vec<CheckedField<'a>>, TypeMistake> {
         let mut fields: Vec<CheckedField<'a>> = Vec::with_capacity(object.entries.len());
         for entry in &object.entries {
             let EntryExpr::StructField(field) = &entry.expr else {
@@ -307,7 +307,7 @@ impl Checker<'_> {
 }
 
 fn part(path: &str, fields: Vec<CheckedField<'_>>) -> Expression {
-    let entry = |field: CheckedField<'_>| Entry {
+    let entry = |field: CheckedField<'_>| MapEntry {
         key: Expression::Constant(Value::string(field.name)),
         value: field.value,
         optional: field.optional,
@@ -322,7 +322,7 @@ fn zero(kind: &Type) -> Value<'static> {
         Type::Double => Value::Double(0.0),
         Type::Int => Value::Int(0),
         Type::Uint => Value::Uint(0),
-        Type::String => Value::String(Text::Borrowed("")),
+        Type::String => Value::String(CelText::Borrowed("")),
         Type::List(_) => Value::list(Vec::new()),
         Type::Map(..) => Value::Map(Map::Shared(Arc::from([]))),
         _ => Value::Null,

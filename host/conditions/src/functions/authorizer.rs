@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use admittance_admission::{
-    Access, AccessAttributes, AuthorizerError, Request, UserInfo, is_dns_label, is_dns_subdomain,
+    AccessAttributes, AccessCheckResult, AuthorizerError, Request, UserInfo, is_dns_label, is_dns_subdomain,
 };
 
 use super::{
     Library, some_or,
-    typed::{CelType, Decision, Str},
+    typed::{AuthorizerDecision, CelType, Str},
 };
 use crate::{
     machine::{Fault, Halt, Machine},
@@ -24,12 +24,12 @@ const QUESTION_COST: u64 = 350_000;
 pub(crate) struct AccessCheck {
     /// The user whose permission is checked; `None` for the request's user.
     user: Option<UserInfo>,
-    target: Target,
+    target: CheckTarget,
 }
 
 /// The part of a permission check that says what the user wants to access.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+enum CheckTarget {
     Unset,
     Group(String),
     /// A path or a resource. The verb is added when the check is complete.
@@ -40,14 +40,14 @@ impl AccessCheck {
     pub(crate) fn new() -> Self {
         Self {
             user: None,
-            target: Target::Unset,
+            target: CheckTarget::Unset,
         }
     }
 
     pub(crate) fn of_request(request: &Request) -> Self {
         Self {
             user: None,
-            target: Target::Attributes(AccessAttributes::Resource {
+            target: CheckTarget::Attributes(AccessAttributes::Resource {
                 verb: String::new(),
                 group: request.resource.group.clone(),
                 version: "*".to_owned(),
@@ -63,10 +63,10 @@ impl AccessCheck {
 
     pub(crate) fn kind(&self) -> &'static str {
         match self.target {
-            Target::Unset => Authorizer::NAME,
-            Target::Group(_) => GroupCheck::NAME,
-            Target::Attributes(AccessAttributes::Path { .. }) => PathCheck::NAME,
-            Target::Attributes(AccessAttributes::Resource { .. }) => ResourceCheck::NAME,
+            CheckTarget::Unset => Authorizer::NAME,
+            CheckTarget::Group(_) => GroupCheck::NAME,
+            CheckTarget::Attributes(AccessAttributes::Path { .. }) => PathCheck::NAME,
+            CheckTarget::Attributes(AccessAttributes::Resource { .. }) => ResourceCheck::NAME,
         }
     }
 
@@ -75,7 +75,7 @@ impl AccessCheck {
         &self,
         machine: &mut Machine<'_>,
         text: &str,
-        target: impl FnOnce() -> Target,
+        target: impl FnOnce() -> CheckTarget,
     ) -> Result<Arc<Self>, Fault> {
         let user = self.user.as_ref().map_or(0, |user| 4 * user.username.len());
         machine.charge_bytes(user + self.target_size() + text.len())?;
@@ -87,10 +87,10 @@ impl AccessCheck {
 
     fn target_size(&self) -> usize {
         match &self.target {
-            Target::Unset => 0,
-            Target::Group(group) => group.len(),
-            Target::Attributes(AccessAttributes::Path { path, .. }) => path.len(),
-            Target::Attributes(AccessAttributes::Resource {
+            CheckTarget::Unset => 0,
+            CheckTarget::Group(group) => group.len(),
+            CheckTarget::Attributes(AccessAttributes::Path { path, .. }) => path.len(),
+            CheckTarget::Attributes(AccessAttributes::Resource {
                 group,
                 resource,
                 subresource,
@@ -115,15 +115,15 @@ impl AccessCheck {
     }
 
     /// Returns the complete permission check with this verb; `None` if the check has no target.
-    pub(crate) fn question(&self, verb: &str) -> Option<Question> {
-        let Target::Attributes(attributes) = &self.target else {
+    pub(crate) fn question(&self, verb: &str) -> Option<AuthorizerQuestion> {
+        let CheckTarget::Attributes(attributes) = &self.target else {
             return None;
         };
         let mut attributes = attributes.clone();
         let (AccessAttributes::Path { verb: unset, .. } | AccessAttributes::Resource { verb: unset, .. }) =
             &mut attributes;
         verb.clone_into(unset);
-        Some(Question {
+        Some(AuthorizerQuestion {
             user: self.user.clone(),
             attributes,
         })
@@ -131,25 +131,25 @@ impl AccessCheck {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct AuthorizerQuestion {
     /// The user whose permission is checked; `None` for the request's user.
     pub(crate) user: Option<UserInfo>,
     pub(crate) attributes: AccessAttributes,
 }
 
-pub(crate) type Answer = Result<Access, AuthorizerError>;
+pub(crate) type Answer = Result<AccessCheckResult, AuthorizerError>;
 
 /// The authorizer's replies during one evaluation. There are few of them, because each call is expensive.
 #[derive(Debug, Default)]
-pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
+pub(crate) struct AuthorizerAnswers(Vec<(AuthorizerQuestion, Arc<Answer>)>);
 
-impl Answers {
-    fn get(&self, question: &Question) -> Option<Arc<Answer>> {
+impl AuthorizerAnswers {
+    fn get(&self, question: &AuthorizerQuestion) -> Option<Arc<Answer>> {
         let (_, answer) = self.0.iter().find(|(answered, _)| answered == question)?;
         Some(Arc::clone(answer))
     }
 
-    pub(crate) fn insert(&mut self, question: Question, answer: Answer) {
+    pub(crate) fn insert(&mut self, question: AuthorizerQuestion, answer: Answer) {
         self.0.push((question, Arc::new(answer)));
     }
 }
@@ -201,7 +201,7 @@ pub(super) fn register(library: &mut Library) {
 fn register_checks(library: &mut Library) {
     library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
         let check = authorizer.with_target(machine, &path, || {
-            Target::Attributes(AccessAttributes::Path {
+            CheckTarget::Attributes(AccessAttributes::Path {
                 verb: String::new(),
                 path: path.to_string(),
             })
@@ -209,7 +209,7 @@ fn register_checks(library: &mut Library) {
         some_or((!path.is_empty()).then_some(check), "path must not be empty")
     });
     library.member::<(Authorizer, Str), GroupCheck>("group", |machine, (authorizer, group)| {
-        authorizer.with_target(machine, &group, || Target::Group(group.to_string()))
+        authorizer.with_target(machine, &group, || CheckTarget::Group(group.to_string()))
     });
     library.member::<(Authorizer, Str, Str), Authorizer>(
         "serviceAccount",
@@ -219,11 +219,11 @@ fn register_checks(library: &mut Library) {
         },
     );
     library.member::<(GroupCheck, Str), ResourceCheck>("resource", |machine, (check, resource)| {
-        let Target::Group(group) = &check.target else {
+        let CheckTarget::Group(group) = &check.target else {
             return Err(Fault::no_overload());
         };
         check.with_target(machine, &resource, || {
-            Target::Attributes(AccessAttributes::Resource {
+            CheckTarget::Attributes(AccessAttributes::Resource {
                 verb: String::new(),
                 group: group.clone(),
                 version: "*".to_owned(),
@@ -251,7 +251,7 @@ fn register_checks(library: &mut Library) {
             }
             check.with_target(machine, &text, || {
                 let mut target = check.target.clone();
-                if let Target::Attributes(AccessAttributes::Resource {
+                if let CheckTarget::Attributes(AccessAttributes::Resource {
                     subresource,
                     namespace,
                     name,
@@ -276,24 +276,24 @@ fn register_checks(library: &mut Library) {
 }
 
 fn register_decisions(library: &mut Library) {
-    library.member::<(PathCheck, Str), Decision>("check", |machine, (check, verb)| {
+    library.member::<(PathCheck, Str), AuthorizerDecision>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });
-    library.member::<(ResourceCheck, Str), Decision>("check", |machine, (check, verb)| {
+    library.member::<(ResourceCheck, Str), AuthorizerDecision>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });
-    library.member::<(Decision,), bool>("allowed", |_, (answer,)| {
+    library.member::<(AuthorizerDecision,), bool>("allowed", |_, (answer,)| {
         Ok((*answer).as_ref().is_ok_and(|access| access.allowed))
     });
-    library.member::<(Decision,), Str>("reason", |_, (answer,)| {
+    library.member::<(AuthorizerDecision,), Str>("reason", |_, (answer,)| {
         Ok((*answer)
             .as_ref()
             .map(|access| access.reason.clone())
             .unwrap_or_default()
             .into())
     });
-    library.member::<(Decision,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
-    library.member::<(Decision,), Str>("error", |_, (answer,)| {
+    library.member::<(AuthorizerDecision,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
+    library.member::<(AuthorizerDecision,), Str>("error", |_, (answer,)| {
         Ok((*answer)
             .as_ref()
             .err()
@@ -321,7 +321,7 @@ fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Faul
             ],
             extra: BTreeMap::new(),
         }),
-        target: Target::Unset,
+        target: CheckTarget::Unset,
     }))
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     machine::{Fault, Machine, Outcome},
     types::{Type, list as list_of},
-    value::{List, Value},
+    value::{CelList, Value},
 };
 
 pub(super) fn register(library: &mut Library) {
@@ -150,7 +150,7 @@ fn list_extension(library: &mut Library) {
     });
 }
 
-fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>, Fault> {
+fn unwrapped<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Result<CelList<'a>, Fault> {
     machine.charge_items(list.len())?;
     let mut values = Vec::new();
     for item in list.iter() {
@@ -163,7 +163,7 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
 }
 
 /// Replaces the lists in a list by their items, down to this depth. Objects may nest too deeply for recursion.
-fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
+fn flatten<'a>(machine: &mut Machine<'a>, list: &CelList<'a>, depth: usize) -> Result<CelList<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();
     let mut open = vec![(list.clone(), 0)];
@@ -255,14 +255,14 @@ fn lists(library: &mut Library) {
     });
 }
 
-fn only_list<'v, 'a>(arguments: &'v [Value<'a>]) -> Result<&'v List<'a>, Fault> {
+fn only_list<'v, 'a>(arguments: &'v [Value<'a>]) -> Result<&'v CelList<'a>, Fault> {
     match arguments {
         [Value::List(list)] => Ok(list),
         _ => Err(Fault::no_overload()),
     }
 }
 
-fn is_sorted<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Outcome<'a> {
+fn is_sorted<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
     let mut before: Option<Value<'a>> = None;
     for item in list.iter() {
         machine.charge(1)?;
@@ -276,7 +276,7 @@ fn is_sorted<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Outcome<'a> {
     Ok(Value::Bool(true))
 }
 
-fn sum<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Outcome<'a> {
+fn sum<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
     const OVERFLOW: &str = "integer overflow";
     let mut total: Option<Value<'a>> = None;
     for item in list.iter() {
@@ -299,7 +299,11 @@ fn sum<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Outcome<'a> {
     Ok(total.unwrap_or(Value::Int(0)))
 }
 
-fn contains_all<'a>(machine: &mut Machine<'a>, list: &List<'a>, others: &List<'a>) -> Result<bool, Fault> {
+fn contains_all<'a>(
+    machine: &mut Machine<'a>,
+    list: &CelList<'a>,
+    others: &CelList<'a>,
+) -> Result<bool, Fault> {
     for other in others.iter() {
         if machine.position(&other, list.iter())?.is_none() {
             return Ok(false);

@@ -7,11 +7,11 @@ use ::time::OffsetDateTime;
 use super::{
     Library, Style, some_or,
     time::{duration_text, timestamp_text},
-    typed::{A, B, Bytes, Dyn, Kind, ListOf, MapOf, Str},
+    typed::{A, B, Bytes, Dyn, ListOf, MapOf, Str, TypedKind},
 };
 use crate::{
     machine::{Fault, Machine},
-    value::{Text, Value},
+    value::{CelText, Value},
 };
 
 const OVERFLOW: &str = "integer overflow";
@@ -59,7 +59,7 @@ pub(super) fn register(library: &mut Library) {
         _ => Err(Fault::error("type conversion error from 'string' to 'bool'")),
     });
 
-    library.global::<(A,), Kind>("type", |_, (value,)| Ok(value.kind()));
+    library.global::<(A,), TypedKind>("type", |_, (value,)| Ok(value.kind()));
     library.global::<(A,), Dyn>("dyn", |_, (value,)| Ok(value));
 
     for style in [Style::Global, Style::Member] {
@@ -73,7 +73,10 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Result<Option<Text<'a>>, Fault> {
+pub(super) fn text_of<'a>(
+    machine: &mut Machine<'a>,
+    value: &Value<'a>,
+) -> Result<Option<CelText<'a>>, Fault> {
     Ok(Some(match value {
         Value::String(text) => text.clone(),
         Value::Bool(value) => value.to_string().into(),
@@ -87,7 +90,7 @@ pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Resul
     }))
 }
 
-fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<Text<'a>, Fault> {
+fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(bytes.len())?;
     let text = std::str::from_utf8(bytes).ok();
     some_or(

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     machine::{Fault, Machine},
     types::Type,
-    value::{List, Map, Value},
+    value::{CelList, Map, Value},
 };
 
 /// The number of decimals of `%f` and `%e` if the format does not say it.
@@ -202,8 +202,8 @@ pub(crate) fn check(
 fn format<'a>(
     machine: &mut Machine<'a>,
     text: &str,
-    arguments: &List<'a>,
-) -> Result<crate::value::Text<'a>, Fault> {
+    arguments: &CelList<'a>,
+) -> Result<crate::value::CelText<'a>, Fault> {
     machine.charge_bytes(text.len())?;
     let mut out = String::new();
     let mut used = 0;

@@ -7,10 +7,10 @@ use ::regex::Regex;
 use super::{
     Library,
     time::read_timestamp,
-    typed::{ListOf, Named, OptionalOf, Str},
+    typed::{ListOf, NamedType, OptionalOf, Str},
     url::Url,
 };
-use crate::value::{List, Value};
+use crate::value::{CelList, Value};
 
 #[derive(Debug)]
 pub(crate) struct Format {
@@ -88,21 +88,21 @@ const fn format(
 
 pub(super) fn register(library: &mut Library) {
     for format in &FORMATS {
-        library.global::<(), Named>(format.function, move |_, ()| Ok(format));
+        library.global::<(), NamedType>(format.function, move |_, ()| Ok(format));
     }
-    library.global::<(Str,), OptionalOf<Named>>("format.named", |_, (name,)| {
+    library.global::<(Str,), OptionalOf<NamedType>>("format.named", |_, (name,)| {
         let found = FORMATS.iter().find(|format| *format.name == *name);
         Ok(found.map(|format| Arc::new(Value::Format(format))))
     });
-    library.member::<(Named, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
+    library.member::<(NamedType, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
         machine.charge((text.len() as u64 + 1).div_ceil(10) * format.size.div_ceil(4))?;
-        let wrong: List<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
+        let wrong: CelList<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
         Ok((wrong.len() > 0).then(|| Arc::new(Value::List(wrong))))
     });
 }
 
 /// A regular expression that defines a format, with a description and examples for messages.
-struct Rule {
+struct FormatRule {
     regex: LazyLock<Regex>,
     written: &'static str,
     says: &'static str,
@@ -110,7 +110,7 @@ struct Rule {
     longest: usize,
 }
 
-impl Rule {
+impl FormatRule {
     fn check(&self, text: &str) -> Vec<String> {
         let mut wrong = Vec::new();
         if text.len() > self.longest {
@@ -139,7 +139,7 @@ impl Rule {
 
 macro_rules! rule {
     ($name:ident, $written:literal, $longest:literal, $says:literal, $examples:expr) => {
-        static $name: Rule = Rule {
+        static $name: FormatRule = FormatRule {
             regex: LazyLock::new(|| compiled(concat!("^(?:", $written, ")$"))),
             written: $written,
             says: $says,

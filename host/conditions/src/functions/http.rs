@@ -10,7 +10,7 @@ use super::{
     typed::{Dyn, MapOf, Str},
 };
 use crate::{
-    apply::Writer,
+    apply::JsonWriter,
     machine::{Fault, Machine, Outcome},
     value::{Map, Value},
 };
@@ -64,7 +64,7 @@ fn send<'a>(
     let headers = sent_headers.collect::<Result<_, _>>()?;
     let body = match body {
         Some(body) => {
-            let written = Writer::new(LONGEST_BODY, machine.deadline).json(body);
+            let written = JsonWriter::new(LONGEST_BODY, machine.deadline).json(body);
             let mut text = written.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
             // Kyverno writes a line feed at the end of the body.

@@ -25,9 +25,9 @@ use super::{
     x509,
 };
 use crate::{
-    apply::Writer,
+    apply::JsonWriter,
     machine::{Fault, Machine, Outcome},
-    value::{List, Map, Value},
+    value::{CelList, Map, Value},
 };
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -132,7 +132,7 @@ fn register_texts(library: &mut Library) {
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
         // The length is known only after writing, so a part of the longest text's cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
-        let written = Writer::new(LONGEST, machine.deadline).json(&value);
+        let written = JsonWriter::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
         machine.charge_bytes(text.len())?;
         Ok(text.into())
@@ -211,8 +211,8 @@ fn register_times(library: &mut Library) {
 /// Returns a map from the field `key` of each item in `keys` to the field `value` of its counterpart in `values`.
 fn merged<'a>(
     machine: &mut Machine<'a>,
-    keys: &List<'a>,
-    values: &List<'a>,
+    keys: &CelList<'a>,
+    values: &CelList<'a>,
     (key, value): (&str, &str),
 ) -> Result<Map<'a>, Fault> {
     if keys.len() != values.len() {

@@ -1,7 +1,7 @@
 //! Kyverno's `resource.Get` and `resource.List`, which read objects from the cluster.
 
 use admittance_admission::{
-    ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, Requirement,
+    ClusterKind, ClusterQuery, Deadline, LabelRequirement, LabelSelector, RecordedCluster,
 };
 use serde_json::{Value as Json, json};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Structure,
     expression::Expression,
-    machine::{Fault, Halt, Machine, Outcome, Sources},
+    machine::{Fault, Halt, Machine, Outcome, ValueSources},
     value::{Map, Value},
 };
 
@@ -79,7 +79,7 @@ impl Lookup {
     /// Looks up the value. If this fails, the error becomes the error of the expression.
     pub(crate) async fn find(
         &self,
-        sources: &Sources<'_>,
+        sources: &ValueSources<'_>,
         deadline: Deadline,
     ) -> Result<Value<'static>, String> {
         match self {
@@ -184,7 +184,7 @@ pub(super) fn register(library: &mut Library) {
 fn selector(labels: &Map<'_>) -> Result<LabelSelector, Fault> {
     let requirements = labels.entries().map(|(key, value)| match (key, value) {
         (Value::String(key), Value::String(value)) => {
-            Requirement::equals(&*key, &*value).map_err(|error| Fault::error(error.to_string()))
+            LabelRequirement::equals(&*key, &*value).map_err(|error| Fault::error(error.to_string()))
         }
         _ => Err(Fault::no_overload()),
     });

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     machine::{Fault, Machine},
     types::Type,
-    value::{List, Text, Value},
+    value::{CelList, CelText, Value},
 };
 
 const INT_OVERFLOW: &str = "integer overflow";
@@ -38,7 +38,7 @@ pub(super) fn register(library: &mut Library) {
     arithmetic(library);
     library.global::<(Str, Str), Str>("_+_", |machine, (one, other)| {
         machine.charge_bytes(one.len() + other.len())?;
-        Ok(Text::from([&*one, &*other].concat()))
+        Ok(CelText::from([&*one, &*other].concat()))
     });
     library.global::<(Bytes, Bytes), Bytes>("_+_", |machine, (one, other)| {
         machine.charge_bytes(one.len() + other.len())?;
@@ -50,7 +50,7 @@ pub(super) fn register(library: &mut Library) {
         if length > SHORT_LIST {
             machine.charge_items(length)?;
         }
-        Ok(List::Shared(one.iter().chain(other.iter()).collect()))
+        Ok(CelList::Shared(one.iter().chain(other.iter()).collect()))
     });
     library.global::<(A, ListOf<A>), bool>("@in", |machine, (wanted, list)| {
         machine.charge_items(list.len())?;

@@ -7,7 +7,7 @@ use regex_syntax::{
 
 use crate::{
     machine::{Fault, Machine},
-    value::Text,
+    value::CelText,
 };
 
 /// The maximum length of a random text, in bytes.
@@ -15,7 +15,7 @@ const LONGEST: usize = 4096;
 /// The maximum number of repetitions that are added to the minimum of `*`, `+` and `{n,}`, which have no maximum.
 const MOST_REPETITIONS: u32 = 32;
 
-pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {
+pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(pattern.len().saturating_mul(16))?;
     let parsed = ParserBuilder::new().nest_limit(50).build().parse(pattern);
     let parsed =

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     machine::{Fault, Machine},
     types::Type,
-    value::{List, Text, Value},
+    value::{CelList, CelText, Value},
 };
 
 /// The cost of compiling a regular expression during an evaluation, because it is not a literal.
@@ -87,7 +87,7 @@ fn replace<'a>(
     pattern: &Value<'_>,
     by: &str,
     times: usize,
-) -> Result<Text<'a>, Fault> {
+) -> Result<CelText<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
     // A group of the pattern may match the whole text, so each replacement may be as long as the text.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
@@ -126,7 +126,7 @@ fn extract_all<'a>(
     text: &str,
     pattern: &Value<'_>,
     times: usize,
-) -> Result<List<'a>, Fault> {
+) -> Result<CelList<'a>, Fault> {
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     if pattern.regex.captures_len() > 2 {
@@ -140,13 +140,13 @@ fn extract_all<'a>(
 }
 
 /// Returns the compiled pattern, and charges for compiling it during the evaluation and for searching the text.
-fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<Pattern>, Fault> {
+fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<CompiledRegex>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
         Value::String(source) => {
             machine.charge(COMPILE_COST)?;
             machine.charge_bytes(source.len())?;
-            Arc::new(Pattern::dynamic(source).map_err(Fault::Error)?)
+            Arc::new(CompiledRegex::dynamic(source).map_err(Fault::Error)?)
         }
         _ => return Err(Fault::no_overload()),
     };
@@ -159,7 +159,7 @@ fn find_all<'a>(
     text: &str,
     pattern: &Value<'_>,
     times: usize,
-) -> Result<List<'a>, Fault> {
+) -> Result<CelList<'a>, Fault> {
     // In the worst case, the pattern matches at every character.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
@@ -169,7 +169,7 @@ fn find_all<'a>(
 
 #[derive(derive_more::Debug)]
 #[debug("Pattern({:?})", regex.as_str())]
-pub(crate) struct Pattern {
+pub(crate) struct CompiledRegex {
     regex: Regex,
     weight: u64,
 }
@@ -180,7 +180,7 @@ const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 const LARGEST_DYNAMIC: usize = 64 << 10;
 const DEEPEST: u32 = 64;
 
-impl Pattern {
+impl CompiledRegex {
     pub(crate) fn literal(source: &str) -> Result<Self, String> {
         Self::within(source, &SIZES)
     }
@@ -427,7 +427,7 @@ mod tests {
             (r"^(?i:A)+?b{2,3}?$", "aabb", true),
             ("", "anything", true),
         ] {
-            let compiled = Pattern::literal(pattern).unwrap();
+            let compiled = CompiledRegex::literal(pattern).unwrap();
             assert_eq!(compiled.regex.is_match(text), expected, "{pattern} on {text}");
         }
         for (pattern, why) in [
@@ -439,20 +439,20 @@ mod tests {
             ("a*?{2}", "invalid nested repetition operator: `*?{2}`"),
             ("a{1001}", "invalid repeat count: `{1001}`"),
         ] {
-            let error = Pattern::literal(pattern).unwrap_err();
+            let error = CompiledRegex::literal(pattern).unwrap_err();
             assert_eq!(error, format!("error parsing regexp: {why}"), "{pattern}");
         }
         for pattern in [r"(", r"(?=a)", r"\1", r"[z-a]", r"\", r"(?P<a", r"[", r"\xZZ"] {
-            assert!(Pattern::literal(pattern).is_err(), "{pattern}");
+            assert!(CompiledRegex::literal(pattern).is_err(), "{pattern}");
         }
     }
 
     #[test]
     fn a_larger_pattern_costs_more() {
-        let small = Pattern::literal("^[a-z]+$").unwrap();
-        let large = Pattern::literal("(a{50}){50}").unwrap();
+        let small = CompiledRegex::literal("^[a-z]+$").unwrap();
+        let large = CompiledRegex::literal("(a{50}){50}").unwrap();
         assert!(small.cost(1000) * 10 < large.cost(1000));
-        assert!(Pattern::literal("((a{100}){100}){100}").is_err());
-        assert!(Pattern::literal(&"(".repeat(10_000)).is_err());
+        assert!(CompiledRegex::literal("((a{100}){100}){100}").is_err());
+        assert!(CompiledRegex::literal(&"(".repeat(10_000)).is_err());
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     machine::{Fault, Machine},
-    value::{List, Text, Value},
+    value::{CelList, CelText, Value},
 };
 
 pub(super) fn register(library: &mut Library) {
@@ -129,7 +129,7 @@ fn replace<'a>(
     old: &str,
     new: &str,
     times: usize,
-) -> Result<Text<'a>, Fault> {
+) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(text.len() + old.len())?;
     let found = text.matches(old).take(times).count();
     machine.charge_bytes(found.saturating_mul(new.len()))?;
@@ -141,7 +141,7 @@ fn split<'a>(
     text: &str,
     separator: &str,
     times: usize,
-) -> Result<List<'a>, Fault> {
+) -> Result<CelList<'a>, Fault> {
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
@@ -161,7 +161,7 @@ fn split<'a>(
     Ok(parts().map(Value::string).collect())
 }
 
-fn join<'a>(machine: &mut Machine<'_>, list: &List<'_>, separator: &str) -> Result<Text<'a>, Fault> {
+fn join<'a>(machine: &mut Machine<'_>, list: &CelList<'_>, separator: &str) -> Result<CelText<'a>, Fault> {
     let mut text = String::new();
     for (place, item) in list.iter().enumerate() {
         let Value::String(item) = item else {

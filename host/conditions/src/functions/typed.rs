@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::{authorizer::Answer, formats::Format, image::ImageName, quantity::Quantity, url::Url};
 use crate::{
     types::{self, Type},
-    value::{List, Map, Text, Value},
+    value::{CelList, CelText, Map, Value},
 };
 
 /// A CEL type of a function's argument or result, with the Rust type of its values.
@@ -90,20 +90,20 @@ cel_types! {
     i64: i64 = Type::Int, Int;
     u64: u64 = Type::Uint, Uint;
     f64: f64 = Type::Double, Double;
-    Str: Text<'a> = Type::String, String;
+    Str: CelText<'a> = Type::String, String;
     Bytes: Arc<[u8]> = Type::Bytes, Bytes;
     Duration: i64 = Type::Duration, Duration;
     OffsetDateTime: OffsetDateTime = Type::Timestamp, Timestamp;
-    Kind: &'static str = Type::Kind, Type;
+    TypedKind: &'static str = Type::Kind, Type;
     IpAddr: IpAddr = types::IP, Ip;
     IpNet: IpNet = types::CIDR, Cidr;
     Quantity: Arc<Quantity> = types::QUANTITY, Quantity;
-    Decision: Arc<Answer> = types::DECISION, Decision;
-    Named: &'static Format = types::FORMAT, Format;
-    Address: Arc<Url> = types::URL, Url;
+    AuthorizerDecision: Arc<Answer> = types::DECISION, Decision;
+    NamedType: &'static Format = types::FORMAT, Format;
+    IpAddress: Arc<Url> = types::URL, Url;
     Semver: Arc<semver::Version> = types::SEMVER, Semver;
-    Image: Arc<ImageName> = types::IMAGE, Image;
-    ListOf<T>: List<'a> = types::list(T::cel()), List, [T];
+    ImageReference: Arc<ImageName> = types::IMAGE, Image;
+    ListOf<T>: CelList<'a> = types::list(T::cel()), List, [T];
     MapOf<K, V>: Map<'a> = types::map(K::cel(), V::cel()), Map, [K, V];
     OptionalOf<T>: Option<Arc<Value<'a>>> = types::optional(T::cel()), Optional, [T];
 }
@@ -111,12 +111,12 @@ cel_types! {
 pub(super) struct Str;
 pub(super) struct Bytes;
 pub(super) struct Duration;
-pub(super) struct Kind;
-pub(super) struct Decision;
-pub(super) struct Named;
+pub(super) struct TypedKind;
+pub(super) struct AuthorizerDecision;
+pub(super) struct NamedType;
 pub(super) struct Semver;
-pub(super) struct Image;
-pub(super) struct Address;
+pub(super) struct ImageReference;
+pub(super) struct IpAddress;
 /// A type parameter of a signature. It stands for one type in the whole signature.
 pub(super) struct A;
 pub(super) struct B;

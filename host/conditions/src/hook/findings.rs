@@ -3,7 +3,7 @@
 use admittance_admission::{Denial, Failure, FailureKind, FailurePolicy, Object, Request, Response, Verdict};
 use serde_json::{Value as Json, json};
 
-use super::{Action, PolicyHook, Wording};
+use super::{Action, MessageWording, PolicyHook};
 use crate::DenialReason;
 
 #[derive(Debug, PartialEq)]
@@ -65,12 +65,12 @@ impl PolicyHook {
             .map(|(key, values)| (key, values.join(", ")))
             .collect();
         let names = match &self.binding.wording {
-            Wording::Gatekeeper { prefix, .. } => {
+            MessageWording::Gatekeeper { prefix, .. } => {
                 objections.extend(refusals);
                 self.respond_for_constraint(prefix, objections, &mut response);
                 return Ok(response);
             }
-            Wording::Kyverno { policy } => {
+            MessageWording::Kyverno { policy } => {
                 objections.extend(refusals);
                 self.answer_as_kyverno(policy, objections, &mut response);
                 if matches!(response.verdict, Verdict::Allow) {
@@ -78,7 +78,7 @@ impl PolicyHook {
                 }
                 return Ok(response);
             }
-            Wording::Native => {
+            MessageWording::Native => {
                 // If one expression denies the request and another one fails, the request is denied.
                 let (failed, denied): (Vec<_>, Vec<_>) = objections
                     .into_iter()
@@ -95,7 +95,7 @@ impl PolicyHook {
                 };
                 return Ok(response);
             }
-            Wording::Kubernetes { policy, binding } => (policy.as_str(), binding.as_str()),
+            MessageWording::Kubernetes { policy, binding } => (policy.as_str(), binding.as_str()),
         };
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);

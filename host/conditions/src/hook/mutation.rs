@@ -36,7 +36,7 @@ impl PolicyHook {
                 let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
                 let sources = self.sources(inputs.request);
                 match machine.settle(mutation.expression(), sources).await {
-                    Ok(value) => Change::written(&value, limit, inputs.deadline).await,
+                    Ok(value) => MutationValue::written(&value, limit, inputs.deadline).await,
                     Err(fault) => {
                         findings
                             .refusals
@@ -54,8 +54,8 @@ impl PolicyHook {
                 Err(failure) => Err(failure),
             };
             match changed {
-                Ok(Applied::Changed(next)) => current = next,
-                Ok(Applied::Unreadable(why)) => {
+                Ok(AppliedMutation::Changed(next)) => current = next,
+                Ok(AppliedMutation::Unreadable(why)) => {
                     findings.refusals.push(Objection::unreadable(why));
                     break;
                 }
@@ -81,18 +81,18 @@ impl PolicyHook {
 }
 
 /// The result of a mutation's expression, as JSON.
-enum Change {
+enum MutationValue {
     Patch { operations: String, count: usize },
     Apply(String),
 }
 
-enum Applied {
+enum AppliedMutation {
     Changed(Object),
     /// The API server could not read the changed object, for this reason.
     Unreadable(String),
 }
 
-impl Change {
+impl MutationValue {
     /// Writes the result of a mutation's expression as JSON. Values share their parts, so the length is known only
     /// after writing. If the JSON turns out to be long, it is written again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
@@ -108,7 +108,7 @@ impl Change {
     }
 
     fn from_value(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
-        let writer = apply::Writer::new(limit, deadline);
+        let writer = apply::JsonWriter::new(limit, deadline);
         match value {
             Value::List(operations) => Ok(Self::Patch {
                 count: operations.len(),
@@ -124,7 +124,7 @@ impl Change {
         structure: Structure,
         limit: usize,
         deadline: Deadline,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<AppliedMutation, Failure> {
         let object = object.clone();
         let size = object.text().len();
         match self {
@@ -133,10 +133,10 @@ impl Change {
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {
-                        return Ok(Applied::Changed(object));
+                        return Ok(AppliedMutation::Changed(object));
                     };
                     if let Err(why) = structure.check_patched(object.value(), &patched) {
-                        return Ok(Applied::Unreadable(why));
+                        return Ok(AppliedMutation::Unreadable(why));
                     }
                     changed(object, patched, limit)
                 };
@@ -154,13 +154,13 @@ impl Change {
     }
 }
 
-fn changed(object: Object, value: Json, limit: usize) -> Result<Applied, Failure> {
+fn changed(object: Object, value: Json, limit: usize) -> Result<AppliedMutation, Failure> {
     let changed = if value == *object.value() {
         object
     } else {
         within(limit, Object::from_value(value).ok_or(PatchError::NotAnObject)?)?
     };
-    Ok(Applied::Changed(changed))
+    Ok(AppliedMutation::Changed(changed))
 }
 
 fn within(limit: usize, object: Object) -> Result<Object, Failure> {

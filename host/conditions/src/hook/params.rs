@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 /// The parameter objects of a policy, which are in the cluster. The policy is evaluated for one of them at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Params {
+pub struct PolicyParams {
     /// The kind of the parameter objects.
     pub kind: ClusterKind,
     /// The namespace of the parameter objects; `None` for the request's namespace, or for a cluster-scoped kind.
@@ -38,7 +38,7 @@ pub enum ParamsMissing {
 
 keywords!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
 
-impl Params {
+impl PolicyParams {
     pub(super) async fn find(
         &self,
         cluster: RecordedCluster<'_>,

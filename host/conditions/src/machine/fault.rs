@@ -1,6 +1,6 @@
 use admittance_admission::{Failure, shorten};
 
-use crate::functions::{authorizer::Question, lookup::Lookup};
+use crate::functions::{authorizer::AuthorizerQuestion, lookup::Lookup};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
@@ -17,7 +17,7 @@ pub(crate) enum Halt {
     /// The deadline passed during the evaluation.
     Deadline,
     /// Before the evaluation can continue, the authorizer must be called.
-    Question(Box<Question>),
+    Question(Box<AuthorizerQuestion>),
     /// Before the evaluation can continue, this value must be looked up.
     Lookup(Box<Lookup>),
     /// Before the evaluation can continue, it must move to a thread for long work.

@@ -6,7 +6,7 @@ use admittance_admission::{
     Authorizer, PolicyHttp, RecordedCluster, Request, is_call_movable, move_to_long_work_thread,
 };
 
-use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
+use super::{DEADLINE_INTERVAL, ExpressionMeter, Fault, Halt, Machine, Outcome};
 use crate::expression::Expression;
 
 /// The total cost of expressions after which the task yields.
@@ -14,7 +14,7 @@ const YIELD_COST: u64 = 100_000;
 
 /// The sources of values that the request does not contain.
 #[derive(Clone, Copy)]
-pub(crate) struct Sources<'s> {
+pub(crate) struct ValueSources<'s> {
     pub(crate) request: &'s Request,
     pub(crate) authorizer: &'s dyn Authorizer,
     /// The cluster in which Kyverno policies look up objects.
@@ -27,7 +27,11 @@ impl<'a> Machine<'a> {
     /// Evaluates an expression. If it needs a value that the request does not contain, the evaluation is interrupted,
     /// and starts again when the value is there. If the evaluation becomes expensive, it starts again on a thread for
     /// long work. The authorizer rarely causes a restart, because the cost limit allows only two calls of it.
-    pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
+    pub(crate) async fn settle(
+        &mut self,
+        expression: &'a Expression,
+        sources: ValueSources<'_>,
+    ) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {
                 Err(Fault::Halt(Halt::Question(question))) => {
@@ -64,7 +68,7 @@ impl<'a> Machine<'a> {
     }
 
     pub(crate) fn run(&mut self, expression: &'a Expression) -> Outcome<'a> {
-        let outer = mem::replace(&mut self.meter, Meter::within(self.budget));
+        let outer = mem::replace(&mut self.meter, ExpressionMeter::within(self.budget));
         let locals = mem::take(&mut self.locals);
         let outcome = self.evaluate(expression);
         self.locals = locals;

@@ -8,7 +8,7 @@ use std::{
 use admittance_admission::GroupVersionKind;
 use serde_json::Value as Json;
 
-use super::{Cursor, Field, ListMerge, Node, Scalar, Structure};
+use super::{ListMerge, ScalarSchema, Structure, StructureCursor, StructureField, StructureNode};
 
 /// The types of Kubernetes' own kinds, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic
 /// type, and the fields `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, a type's
@@ -20,7 +20,7 @@ const TEXT: &str = include_str!("builtin.txt");
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {
-    nodes: Arc<[Node]>,
+    nodes: Arc<[StructureNode]>,
     kinds: HashMap<GroupVersionKind, usize>,
     /// The index of the root node for objects of unknown structure.
     unknown: usize,
@@ -28,7 +28,7 @@ struct Builtin {
     lists: HashMap<Box<str>, usize>,
 }
 
-static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| Reader::default().read(TEXT));
+static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| BuiltinReader::default().read(TEXT));
 
 pub(super) fn find(kind: &GroupVersionKind) -> Option<Structure> {
     Some(structure(*BUILTIN.kinds.get(kind)?))
@@ -49,35 +49,35 @@ fn structure(root: usize) -> Structure {
     }
 }
 
-pub(super) fn at(index: usize) -> Cursor<'static> {
-    Cursor::new(&BUILTIN.nodes, index)
+pub(super) fn at(index: usize) -> StructureCursor<'static> {
+    StructureCursor::new(&BUILTIN.nodes, index)
 }
 
-pub(super) fn known_list(field: &str) -> Option<Cursor<'static>> {
+pub(super) fn known_list(field: &str) -> Option<StructureCursor<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
 
 /// Returns the index of the node for `metadata`, which all kinds share.
 pub(super) fn metadata() -> Option<usize> {
     match BUILTIN.nodes.get(BUILTIN.unknown) {
-        Some(Node::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),
+        Some(StructureNode::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),
         _ => None,
     }
 }
 
 #[derive(Default)]
-struct Reader<'t> {
-    nodes: Vec<Node>,
+struct BuiltinReader<'t> {
+    nodes: Vec<StructureNode>,
     types: HashMap<&'t str, usize>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> BuiltinReader<'t> {
     fn read(mut self, text: &'t str) -> Builtin {
         let lines = || text.lines().filter(|line| !line.starts_with('#'));
         for line in lines() {
             let name = line.split(' ').next().unwrap_or_default();
             self.types.insert(name, self.nodes.len());
-            self.nodes.push(Node::Any);
+            self.nodes.push(StructureNode::Any);
         }
         let mut kinds = HashMap::new();
         for (index, line) in lines().enumerate() {
@@ -90,17 +90,17 @@ impl<'t> Reader<'t> {
                 *slot = node;
             }
         }
-        let unknown_part = self.add(Node::Unknown);
+        let unknown_part = self.add(StructureNode::Unknown);
         let lists = self.lists_of_pods(unknown_part);
-        let string = self.add(Node::Scalar(Scalar::String));
+        let string = self.add(StructureNode::Scalar(ScalarSchema::String));
         let metadata = self
             .types
             .get("meta.v1.ObjectMeta")
             .copied()
             .unwrap_or(unknown_part);
-        let field = |(name, kind): (&str, usize)| (name.into(), Field { kind, default: None });
+        let field = |(name, kind): (&str, usize)| (name.into(), StructureField { kind, default: None });
         let fields = [("apiVersion", string), ("kind", string), ("metadata", metadata)].map(field);
-        let unknown = self.add(Node::Map {
+        let unknown = self.add(StructureNode::Map {
             name: "".into(),
             fields: fields.into(),
             values: Some(unknown_part),
@@ -114,7 +114,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn add(&mut self, node: Node) -> usize {
+    fn add(&mut self, node: StructureNode) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
@@ -125,12 +125,12 @@ impl<'t> Reader<'t> {
             let Some(index) = self.types.get(name).copied() else {
                 continue;
             };
-            let Some(Node::Map { fields, .. }) = self.nodes.get(index).cloned() else {
+            let Some(StructureNode::Map { fields, .. }) = self.nodes.get(index).cloned() else {
                 continue;
             };
             for (name, field) in fields {
-                if let Some(Node::List { merge, .. }) = self.nodes.get(field.kind).cloned() {
-                    let list = self.add(Node::List { items, merge });
+                if let Some(StructureNode::List { merge, .. }) = self.nodes.get(field.kind).cloned() {
+                    let list = self.add(StructureNode::List { items, merge });
                     found.insert(name, list);
                 }
             }
@@ -138,7 +138,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    fn named(&mut self, name: &str, line: &'t str) -> Node {
+    fn named(&mut self, name: &str, line: &'t str) -> StructureNode {
         let mut fields = BTreeMap::new();
         let mut atomic = false;
         for word in line.split(' ') {
@@ -148,12 +148,12 @@ impl<'t> Reader<'t> {
                 let (kind, default) = with_default(kind);
                 let default = default.map(|text| Json::String(text.to_owned()));
                 let kind = self.typed(kind);
-                fields.insert(field.into(), Field { kind, default });
+                fields.insert(field.into(), StructureField { kind, default });
             } else if !word.is_empty() && !word.starts_with('=') {
                 return self.node(word);
             }
         }
-        Node::Map {
+        StructureNode::Map {
             name: name.rsplit('.').next().unwrap_or(name).into(),
             fields,
             values: None,
@@ -171,7 +171,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn node(&mut self, text: &'t str) -> Node {
+    fn node(&mut self, text: &'t str) -> StructureNode {
         if let Some((merge, items)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             let merge = match merge {
                 "!" => ListMerge::Atomic,
@@ -179,25 +179,25 @@ impl<'t> Reader<'t> {
                 keys => ListMerge::Keys(keys.split(',').map(Box::from).collect()),
             };
             let items = self.typed(items);
-            return Node::List { items, merge };
+            return StructureNode::List { items, merge };
         }
         if let Some((atomic, values)) = text.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            return Node::Map {
+            return StructureNode::Map {
                 name: "".into(),
                 fields: BTreeMap::new(),
                 values: Some(self.typed(values)),
                 atomic: atomic == "!",
             };
         }
-        Node::Scalar(match text {
-            "string" => Scalar::String,
-            "bytes" => Scalar::Bytes,
-            "boolean" => Scalar::Bool,
-            "int32" => Scalar::Int32,
-            "int64" => Scalar::Int64,
-            "float64" | "number" => Scalar::Double,
-            "scalar" => Scalar::Any,
-            _ => return Node::Any,
+        StructureNode::Scalar(match text {
+            "string" => ScalarSchema::String,
+            "bytes" => ScalarSchema::Bytes,
+            "boolean" => ScalarSchema::Bool,
+            "int32" => ScalarSchema::Int32,
+            "int64" => ScalarSchema::Int64,
+            "float64" | "number" => ScalarSchema::Double,
+            "scalar" => ScalarSchema::Any,
+            _ => return StructureNode::Any,
         })
     }
 }

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use admittance_admission::{shortened, unescaped_token};
 use serde_json::Value as Json;
 
-use super::{Cursor, ListMerge, Node, Scalar, Structure};
+use super::{ListMerge, ScalarSchema, Structure, StructureCursor, StructureNode};
 
 const MOST_MISTAKES: usize = 10;
 
 impl Structure {
     /// Checks whether an object to apply fits the structure. The error is in kube-apiserver's wording.
     pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
-        let mut walk = Walk::default();
+        let mut walk = CheckWalk::default();
         walk.applied(self.root(), change);
         match walk.found.as_slice() {
             [] => Ok(()),
@@ -23,7 +23,7 @@ impl Structure {
 
     /// Returns the paths in an object to apply whose values server-side apply can only replace as a whole.
     pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
-        let mut walk = Walk::default();
+        let mut walk = CheckWalk::default();
         walk.atomic(self.root(), change);
         walk.found
     }
@@ -32,9 +32,9 @@ impl Structure {
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
         let place = format!("{path}.{field}");
-        let mut walk = Walk {
+        let mut walk = CheckWalk {
             path: place.clone(),
-            ..Walk::default()
+            ..CheckWalk::default()
         };
         walk.applied(at, value);
         walk.found.pop().or_else(|| {
@@ -51,8 +51,8 @@ impl Structure {
         for part in path.split('/').skip(1) {
             let part = unescaped_token(part);
             at = match at.node {
-                Node::List { .. } => at.items(),
-                Node::Map { name, .. } => {
+                StructureNode::List { .. } => at.items(),
+                StructureNode::Map { name, .. } => {
                     let Some(member) = at.member(&part) else {
                         return Some(format!("there is no field {part:?} on the path {path:?}"));
                     };
@@ -64,7 +64,7 @@ impl Structure {
                 _ => return None,
             };
         }
-        let mut walk = Walk::default();
+        let mut walk = CheckWalk::default();
         walk.decoded(at, value, &owner);
         let unknown = || {
             Some(format!(
@@ -82,7 +82,7 @@ impl Structure {
     /// are ignored, because the control plane may be newer than this program and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
-            let mut walk = Walk::default();
+            let mut walk = CheckWalk::default();
             walk.decoded(self.root(), object, "");
             walk
         };
@@ -108,8 +108,8 @@ impl Structure {
 }
 
 /// Returns the name by which an item of a list is merged, such as `[name="c"]`. Fails if the item has no name.
-pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
-    let Node::List { merge, .. } = list.node else {
+pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) -> Result<String, String> {
+    let StructureNode::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
     };
     match merge {
@@ -157,13 +157,13 @@ pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<S
 
 /// Collects the mistakes in an object while walking through it.
 #[derive(Default)]
-struct Walk {
+struct CheckWalk {
     found: Vec<String>,
     unknown: Vec<String>,
     path: String,
 }
 
-impl Walk {
+impl CheckWalk {
     fn push(&mut self, mistake: impl Into<String>) {
         if self.found.len() < MOST_MISTAKES {
             self.found.push(mistake.into());
@@ -181,14 +181,14 @@ impl Walk {
         self.path.truncate(length);
     }
 
-    fn applied(&mut self, at: Cursor<'_>, value: &Json) {
+    fn applied(&mut self, at: StructureCursor<'_>, value: &Json) {
         match (at.node, value) {
-            (Node::Scalar(scalar), value) => {
+            (StructureNode::Scalar(scalar), value) => {
                 if let Some(expected) = scalar.refused(value) {
                     self.push_here(&expected);
                 }
             }
-            (Node::List { merge, .. }, Json::Array(items)) => {
+            (StructureNode::List { merge, .. }, Json::Array(items)) => {
                 let mut names = HashSet::new();
                 for (index, item) in items.iter().enumerate() {
                     let name = match item_name(at, index, item) {
@@ -201,7 +201,7 @@ impl Walk {
                     }
                 }
             }
-            (Node::Map { .. }, Json::Object(members)) => {
+            (StructureNode::Map { .. }, Json::Object(members)) => {
                 for (key, value) in members {
                     self.within(&format!(".{key}"), |walk| match at.member(key) {
                         Some(at) => walk.applied(at, value),
@@ -209,39 +209,43 @@ impl Walk {
                     });
                 }
             }
-            (Node::List { .. }, other) => self.push_here(&format!("expected list, got {}", go(other))),
-            (Node::Map { .. }, other) => self.push_here(&format!("expected map, got {}", go(other))),
-            (Node::Any | Node::Unknown | Node::Builtin(_), _) => {}
+            (StructureNode::List { .. }, other) => {
+                self.push_here(&format!("expected list, got {}", go(other)))
+            }
+            (StructureNode::Map { .. }, other) => self.push_here(&format!("expected map, got {}", go(other))),
+            (StructureNode::Any | StructureNode::Unknown | StructureNode::Builtin(_), _) => {}
         }
     }
 
-    fn atomic(&mut self, at: Cursor<'_>, value: &Json) {
+    fn atomic(&mut self, at: StructureCursor<'_>, value: &Json) {
         let is_atomic = match (at.node, value) {
-            (Node::Map { atomic, .. }, Json::Object(_)) => *atomic,
-            (Node::List { merge, .. }, Json::Array(_)) => *merge == ListMerge::Atomic,
-            (Node::Unknown, Json::Array(_)) => true,
+            (StructureNode::Map { atomic, .. }, Json::Object(_)) => *atomic,
+            (StructureNode::List { merge, .. }, Json::Array(_)) => *merge == ListMerge::Atomic,
+            (StructureNode::Unknown, Json::Array(_)) => true,
             _ => false,
         };
         if is_atomic {
             self.push(self.path.clone());
         }
         match (at.node, value) {
-            (Node::Map { fields, .. }, Json::Object(members)) => {
+            (StructureNode::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
                     // As in the API server, values under undeclared keys are skipped if their structure is known.
-                    let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
+                    let is_open = at
+                        .member(key)
+                        .is_some_and(|at| matches!(at.node, StructureNode::Unknown));
                     if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
                         self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
                     }
                 }
             }
-            (Node::Unknown, Json::Object(members)) => {
+            (StructureNode::Unknown, Json::Object(members)) => {
                 for (key, value) in members {
                     let at = at.member(key).unwrap_or(at);
                     self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
                 }
             }
-            (Node::List { .. }, Json::Array(items)) => {
+            (StructureNode::List { .. }, Json::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     self.within(&format!("[{index}]"), |walk| walk.atomic(at.items(), item));
                 }
@@ -252,7 +256,7 @@ impl Walk {
 
     /// Adds a mistake for each value that the API server's decoder could not read. `owner` is the name of the field in
     /// messages of Go's decoder, such as `PodSpec.spec.hostname`.
-    fn decoded(&mut self, at: Cursor<'_>, value: &Json, owner: &str) {
+    fn decoded(&mut self, at: StructureCursor<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,
             Json::Bool(_) => "bool",
@@ -265,7 +269,7 @@ impl Walk {
             format!("json: cannot unmarshal {kind} into Go struct field {owner} of type {wanted}")
         };
         match (at.node, value) {
-            (Node::Scalar(scalar), value) => match (scalar.go_type(), value) {
+            (StructureNode::Scalar(scalar), value) => match (scalar.go_type(), value) {
                 (Some("string" | "[]uint8"), Json::String(_)) | (Some("bool"), Json::Bool(_)) => {}
                 (Some("float64"), Json::Number(_)) => {}
                 (Some(int @ ("int32" | "int64")), Json::Number(number)) => {
@@ -277,14 +281,14 @@ impl Walk {
                 (None, value) if !value.is_array() && !value.is_object() => {}
                 (wanted, _) => self.push(refused(kind, wanted.unwrap_or("scalar"))),
             },
-            (Node::List { .. }, Json::Array(items)) => {
+            (StructureNode::List { .. }, Json::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     self.within(&format!("[{index}]"), |walk| {
                         walk.decoded(at.items(), item, owner)
                     });
                 }
             }
-            (Node::Map { name, .. }, Json::Object(members)) => {
+            (StructureNode::Map { name, .. }, Json::Object(members)) => {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
@@ -296,10 +300,10 @@ impl Walk {
                     });
                 }
             }
-            (Node::List { .. }, _) => self.push(refused(kind, "list")),
-            (Node::Map { name, .. }, _) if name.is_empty() => self.push(refused(kind, "map")),
-            (Node::Map { name, .. }, _) => self.push(refused(kind, name)),
-            (Node::Any | Node::Unknown | Node::Builtin(_), _) => {}
+            (StructureNode::List { .. }, _) => self.push(refused(kind, "list")),
+            (StructureNode::Map { name, .. }, _) if name.is_empty() => self.push(refused(kind, "map")),
+            (StructureNode::Map { name, .. }, _) => self.push(refused(kind, name)),
+            (StructureNode::Any | StructureNode::Unknown | StructureNode::Builtin(_), _) => {}
         }
     }
 }
@@ -312,7 +316,7 @@ fn go_field(type_name: &str, outer: &str, field: &str) -> String {
     }
 }
 
-impl Scalar {
+impl ScalarSchema {
     /// Describes why a scalar in an object to apply does not fit; returns `None` if it fits.
     fn refused(self, value: &Json) -> Option<String> {
         let (fits, wanted) = match self {

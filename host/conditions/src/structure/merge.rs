@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value as Json};
 
-use super::{Cursor, ListMerge, Node, Structure, check::item_name};
+use super::{ListMerge, Structure, StructureCursor, StructureNode, check::item_name};
 
 impl Structure {
     /// Merges a change without atomic values and duplicate list items into the object. Fails if a list item has no key.
@@ -13,11 +13,11 @@ impl Structure {
     }
 }
 
-fn merge(at: Cursor<'_>, into: &mut Json, change: Json) -> Result<(), String> {
+fn merge(at: StructureCursor<'_>, into: &mut Json, change: Json) -> Result<(), String> {
     match (into, change) {
         (Json::Object(into), Json::Object(change)) => merge_members(at, into, change),
         (Json::Array(into), Json::Array(change)) => match at.node {
-            Node::List { merge, .. } if *merge != ListMerge::Atomic => merge_items(at, into, change),
+            StructureNode::List { merge, .. } if *merge != ListMerge::Atomic => merge_items(at, into, change),
             _ => {
                 *into = change;
                 Ok(())
@@ -31,7 +31,7 @@ fn merge(at: Cursor<'_>, into: &mut Json, change: Json) -> Result<(), String> {
 }
 
 fn merge_members(
-    at: Cursor<'_>,
+    at: StructureCursor<'_>,
     into: &mut Map<String, Json>,
     change: Map<String, Json>,
 ) -> Result<(), String> {
@@ -46,7 +46,7 @@ fn merge_members(
     Ok(())
 }
 
-fn names(at: Cursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
+fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     let names = items
         .iter()
         .enumerate()
@@ -56,7 +56,7 @@ fn names(at: Cursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
 
 /// Merges a change of a list into the list. Items that are in one of the two keep their order. Items that are in both
 /// are merged, in the order of the change. Duplicate items in the list are replaced by the item of the change.
-fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
+fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
     let mut only_old: Vec<Option<Json>> = Vec::with_capacity(into.len());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::{Field, ListMerge, Node, Scalar, Structure, builtin};
+use super::{ListMerge, ScalarSchema, Structure, StructureField, StructureNode, builtin};
 use crate::schema::reference;
 
 /// The maximum nesting of schemas. Deeper schemas allow any value.
@@ -13,21 +13,21 @@ const MAX_DEPTH: usize = 64;
 impl Structure {
     /// Reads the structure of a kind's objects from their schema. The schema may refer to `others`.
     pub(crate) fn of_schema(kind: &str, schema: &Json, others: &Map<String, Json>) -> Self {
-        let mut reader = Reader {
+        let mut reader = OpenApiReader {
             others,
             named: HashMap::new(),
             nodes: Vec::new(),
         };
         let root = reader.read(kind, schema, 0);
-        let string = reader.add(Node::Scalar(Scalar::String));
-        let metadata = builtin::metadata().map(|index| reader.add(Node::Builtin(index)));
-        if let Some(Node::Map { fields, .. }) = reader.nodes.get_mut(root) {
+        let string = reader.add(StructureNode::Scalar(ScalarSchema::String));
+        let metadata = builtin::metadata().map(|index| reader.add(StructureNode::Builtin(index)));
+        if let Some(StructureNode::Map { fields, .. }) = reader.nodes.get_mut(root) {
             for (name, kind) in [
                 ("apiVersion", Some(string)),
                 ("kind", Some(string)),
                 ("metadata", metadata),
             ] {
-                fields.extend(kind.map(|kind| (name.into(), Field { kind, default: None })));
+                fields.extend(kind.map(|kind| (name.into(), StructureField { kind, default: None })));
             }
         }
         Self {
@@ -37,28 +37,28 @@ impl Structure {
     }
 }
 
-struct Reader<'s> {
+struct OpenApiReader<'s> {
     others: &'s Map<String, Json>,
     /// The indices of the nodes for referenced schemas, by the name of the schema.
     named: HashMap<&'s str, usize>,
-    nodes: Vec<Node>,
+    nodes: Vec<StructureNode>,
 }
 
-impl<'s> Reader<'s> {
-    fn add(&mut self, node: Node) -> usize {
+impl<'s> OpenApiReader<'s> {
+    fn add(&mut self, node: StructureNode) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
 
     fn read(&mut self, name: &str, schema: &'s Json, depth: usize) -> usize {
         if depth > MAX_DEPTH {
-            return self.add(Node::Any);
+            return self.add(StructureNode::Any);
         }
         if let Some(reference) = reference(schema) {
             return self.referred(reference, depth);
         }
         // The node is reserved before the nodes below it are added, so that the root's node comes first.
-        let place = self.add(Node::Any);
+        let place = self.add(StructureNode::Any);
         let node = self.node(name, schema, depth);
         if let Some(slot) = self.nodes.get_mut(place) {
             *slot = node;
@@ -74,9 +74,9 @@ impl<'s> Reader<'s> {
             return *known;
         }
         let Some(schema) = self.others.get(name) else {
-            return self.add(Node::Any);
+            return self.add(StructureNode::Any);
         };
-        let place = self.add(Node::Any);
+        let place = self.add(StructureNode::Any);
         self.named.insert(name, place);
         let short = name.rsplit('.').next().unwrap_or(name);
         let node = self.node(short, schema, depth + 1);
@@ -86,26 +86,26 @@ impl<'s> Reader<'s> {
         place
     }
 
-    fn node(&mut self, name: &str, schema: &'s Json, depth: usize) -> Node {
+    fn node(&mut self, name: &str, schema: &'s Json, depth: usize) -> StructureNode {
         let text = |field: &str| schema.get(field).and_then(Json::as_str);
         let is_true = |field: &str| schema.get(field) == Some(&Json::Bool(true));
         let format = text("format");
         if is_true("x-kubernetes-int-or-string") || matches!(format, Some("int-or-string" | "quantity")) {
-            return Node::Scalar(Scalar::Any);
+            return StructureNode::Scalar(ScalarSchema::Any);
         }
         match text("type") {
             // A schema without a type allows several types of values. For example, a quantity is a string or a number.
-            None => Node::Any,
-            Some("string") => Node::Scalar(match format {
-                Some("byte") => Scalar::Bytes,
-                _ => Scalar::String,
+            None => StructureNode::Any,
+            Some("string") => StructureNode::Scalar(match format {
+                Some("byte") => ScalarSchema::Bytes,
+                _ => ScalarSchema::String,
             }),
-            Some("boolean") => Node::Scalar(Scalar::Bool),
-            Some("integer") => Node::Scalar(match format {
-                Some("int32") => Scalar::Int32,
-                _ => Scalar::Int64,
+            Some("boolean") => StructureNode::Scalar(ScalarSchema::Bool),
+            Some("integer") => StructureNode::Scalar(match format {
+                Some("int32") => ScalarSchema::Int32,
+                _ => ScalarSchema::Int64,
             }),
-            Some("number") => Node::Scalar(Scalar::Double),
+            Some("number") => StructureNode::Scalar(ScalarSchema::Double),
             Some("array") => {
                 let list = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array);
                 let keys = list.into_iter().flatten().filter_map(Json::as_str).map(Box::from);
@@ -116,21 +116,21 @@ impl<'s> Reader<'s> {
                 };
                 let items = match schema.get("items") {
                     Some(items) => self.read("", items, depth + 1),
-                    None => self.add(Node::Any),
+                    None => self.add(StructureNode::Any),
                 };
-                Node::List { items, merge }
+                StructureNode::List { items, merge }
             }
             Some("object") => self.object(name, schema, depth),
-            Some(_) => Node::Any,
+            Some(_) => StructureNode::Any,
         }
     }
 
-    fn object(&mut self, name: &str, schema: &'s Json, depth: usize) -> Node {
+    fn object(&mut self, name: &str, schema: &'s Json, depth: usize) -> StructureNode {
         let is_true = |field: &str| schema.get(field) == Some(&Json::Bool(true));
         let properties = schema.get("properties").and_then(Json::as_object);
         let mut fields = BTreeMap::new();
         for (name, schema) in properties.into_iter().flatten() {
-            let field = Field {
+            let field = StructureField {
                 kind: self.read("", schema, depth + 1),
                 default: schema.get("default").cloned(),
             };
@@ -141,11 +141,11 @@ impl<'s> Reader<'s> {
             || properties.is_none();
         let values = match schema.get("additionalProperties") {
             Some(values @ Json::Object(_)) => Some(self.read("", values, depth + 1)),
-            Some(Json::Bool(true)) => Some(self.add(Node::Any)),
-            _ if is_open => Some(self.add(Node::Any)),
+            Some(Json::Bool(true)) => Some(self.add(StructureNode::Any)),
+            _ if is_open => Some(self.add(StructureNode::Any)),
             _ => None,
         };
-        Node::Map {
+        StructureNode::Map {
             name: name.into(),
             fields,
             values,

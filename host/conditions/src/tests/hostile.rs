@@ -246,8 +246,12 @@ struct Apart;
 
 #[async_trait]
 impl Authorizer for Apart {
-    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
-        Ok(Access {
+    async fn authorize(
+        &self,
+        _: &UserInfo,
+        _: &AccessAttributes,
+    ) -> Result<AccessCheckResult, AuthorizerError> {
+        Ok(AccessCheckResult {
             allowed: std::thread::current().name() == Some("long-work"),
             reason: String::new(),
         })

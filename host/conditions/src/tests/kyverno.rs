@@ -11,10 +11,10 @@ use super::*;
 
 /// A cluster that contains one ConfigMap, and counts the lookups.
 #[derive(Debug, Default)]
-struct ConfigMaps(AtomicU32);
+struct SingleConfigMap(AtomicU32);
 
 #[async_trait]
-impl ClusterReader for ConfigMaps {
+impl ClusterReader for SingleConfigMap {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -47,7 +47,7 @@ impl ClusterReader for ConfigMaps {
 
 fn binding(actions: &[Action]) -> Binding {
     Binding {
-        wording: Wording::Kyverno {
+        wording: MessageWording::Kyverno {
             policy: "p".to_owned(),
         },
         actions: actions.to_vec(),
@@ -55,7 +55,7 @@ fn binding(actions: &[Action]) -> Binding {
     }
 }
 
-fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<Policy, ConditionError> {
+fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<CompiledPolicy, ConditionError> {
     let mut compiler = PolicyCompiler::new(false).of_kyverno(namespace);
     let mut validations = Vec::new();
     for expression in expressions {
@@ -71,9 +71,9 @@ fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<Policy, Cond
 }
 
 async fn admit(
-    policy: Policy,
+    policy: CompiledPolicy,
     binding: Binding,
-    cluster: Option<Arc<ConfigMaps>>,
+    cluster: Option<Arc<SingleConfigMap>>,
 ) -> Result<Response, Failure> {
     let cluster = cluster.map(|cluster| cluster as Arc<dyn ClusterReader>);
     let hook = PolicyHook::new(Arc::new(policy), binding, Arc::new(NoAuthorizer), cluster);
@@ -416,7 +416,7 @@ async fn a_policy_with_a_namespace_looks_up_objects_only_in_that_namespace() {
 #[tokio::test]
 async fn an_object_is_looked_up_once_for_a_policy() {
     let lookup = "resource.Get('v1', 'configmaps', 'shop', 'limits') != null";
-    let config_maps = Arc::new(ConfigMaps::default());
+    let config_maps = Arc::new(SingleConfigMap::default());
     let policy = compile(None, &[lookup, lookup]).unwrap();
     admit(policy, binding(&[Action::Deny]), Some(config_maps.clone()))
         .await
@@ -433,7 +433,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
         "namespaceObject.metadata.labels.a == 'b'",
     ];
     let policy = Arc::new(compile(None, &expressions).unwrap());
-    let cluster: Arc<dyn ClusterReader> = Arc::<ConfigMaps>::default();
+    let cluster: Arc<dyn ClusterReader> = Arc::<SingleConfigMap>::default();
     let hook = PolicyHook::new(
         policy,
         binding(&[Action::Deny]),
@@ -458,7 +458,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
 }
 
 /// Returns a hook whose policy may send `GET` and some `POST` requests to one server, with prepared responses.
-fn asking(policy: Policy) -> PolicyHook {
+fn asking(policy: CompiledPolicy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},
         {"url": "https://a.example/list", "status": 404, "body": [1, 2]},

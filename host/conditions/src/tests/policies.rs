@@ -3,14 +3,14 @@
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,
-    Hook, LabelSelector, Requirement, Response, Verdict,
+    Hook, LabelRequirement, LabelSelector, Response, Verdict,
 };
 
 use super::*;
 
 /// Compiles a policy. Each part has one of these forms: `name = variable`, `validate expression | message | message
 /// expression`, `when condition`, `note expression`, `apply expression` or `patch expression`.
-pub(super) fn policy(parts: &[&str]) -> Policy {
+pub(super) fn policy(parts: &[&str]) -> CompiledPolicy {
     let mut compiler = PolicyCompiler::new(true);
     let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
     for part in parts {
@@ -53,7 +53,7 @@ async fn admit_request(
     request: &Request,
     deadline: Deadline,
 ) -> Result<Response, Failure> {
-    let cluster = Arc::new(ConfigMaps);
+    let cluster = Arc::new(PolicyConfigMaps);
     let hook = PolicyHook::new(
         Arc::new(policy(parts)),
         binding,
@@ -65,10 +65,10 @@ async fn admit_request(
 
 /// A cluster that contains two ConfigMaps in one namespace, and a Namespace.
 #[derive(Debug)]
-struct ConfigMaps;
+struct PolicyConfigMaps;
 
 #[async_trait]
-impl ClusterReader for ConfigMaps {
+impl ClusterReader for PolicyConfigMaps {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -114,7 +114,7 @@ impl ClusterReader for ConfigMaps {
 
 fn bound(actions: &[Action]) -> Binding {
     Binding {
-        wording: Wording::Kubernetes {
+        wording: MessageWording::Kubernetes {
             policy: "p".to_owned(),
             binding: "b".to_owned(),
         },
@@ -125,7 +125,7 @@ fn bound(actions: &[Action]) -> Binding {
 
 fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
     Binding {
-        params: Some(Params {
+        params: Some(PolicyParams {
             kind: ClusterKind::new("v1", "ConfigMap"),
             namespace: None,
             which,
@@ -170,7 +170,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
     };
     let few = || with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny);
     let none = |missing| with_params(ParamsSelector::Name("none".to_owned()), missing);
-    let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
+    let labelled = LabelSelector::new(vec![LabelRequirement::equals("limits", "yes").unwrap()]);
     let limit = [
         "most = int(params.data.most)",
         "validate object.spec.replicas <= variables.most |  | 'at most %d'.format([variables.most])",
@@ -223,7 +223,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
 
 #[tokio::test]
 async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
-    let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
+    let labelled = LabelSelector::new(vec![LabelRequirement::equals("limits", "yes").unwrap()]);
     let refused = |why: &str| {
         format!(
             "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {why}"
@@ -272,7 +272,7 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
             Arc::new(policy(&["validate namespaceObject == null"])),
             binding,
             Arc::new(NoAuthorizer),
-            Some(Arc::new(ConfigMaps)),
+            Some(Arc::new(PolicyConfigMaps)),
         );
         let mut request = pod();
         request.kind.kind = kind.to_owned();

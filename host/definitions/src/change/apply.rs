@@ -7,11 +7,12 @@ use admittance_admission::Phase;
 use serde_json::Value as Json;
 
 use super::{
-    AppliedEffect, Change, ChangeError, Destination, Expected, ensure_alone, pretty_json, unknown, unusable,
+    AppliedEffect, Change, Destination, ExpectedDefinitions, PlanError, ensure_alone, pretty_json, unknown,
+    unusable,
 };
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
-    document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
+    document::{self, BYTE_ORDER_MARK, Document, DocumentSyntax, Mistakes},
     set::{
         ParsedDefinition,
         chains::{self, Chains},
@@ -23,9 +24,9 @@ pub(crate) fn apply(
     set: &DefinitionSet,
     text: &str,
     name: &str,
-    expected: Expected,
+    expected: ExpectedDefinitions,
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
-) -> Result<Change, ChangeError> {
+) -> Result<Change, PlanError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
@@ -39,7 +40,7 @@ pub(crate) fn apply(
     if items.is_some() {
         read = set.reads.text(name, text);
     }
-    let applied = Applied::all(text, name, set, &read)?;
+    let applied = AppliedChange::all(text, name, set, &read)?;
 
     let mut mistakes = Mistakes::new();
     let existing = set.read(&mut mistakes);
@@ -52,23 +53,23 @@ pub(crate) fn apply(
         if let Some(path) = unusable(set, &id) {
             let location = Location::of_file(path.display().to_string());
             return match expected {
-                Expected::New => Err(ChangeError::AlreadyThere { id, location }),
-                Expected::Any | Expected::Existing => Ok(WriteTarget::Overwrite(path.to_owned())),
+                ExpectedDefinitions::New => Err(PlanError::AlreadyThere { id, location }),
+                ExpectedDefinitions::Any | ExpectedDefinitions::Existing => Ok(WriteTarget::Overwrite(path.to_owned())),
             };
         }
-        if expected == Expected::Existing {
+        if expected == ExpectedDefinitions::Existing {
             return Err(unknown(&id, &definitions));
         }
         let is_taken = |path: &Path| set.all().any(|file| file.path == path);
         match destination(&id) {
-            None => Err(ChangeError::Conflict(format!(
+            None => Err(PlanError::Conflict(format!(
                 "{id} is new, and there is no directory to write it to: only single files and stores that do not accept \
                  it are configured; add a directory to `definitions`"
             ))),
             Some(Destination {
                 kind: StoreKind::Entries,
                 path,
-            }) if is_taken(&path) => Err(ChangeError::Conflict(format!(
+            }) if is_taken(&path) => Err(PlanError::Conflict(format!(
                 "{id} cannot be written to {}, which already exists; remove it first",
                 path.display()
             ))),
@@ -103,7 +104,7 @@ pub(crate) fn chains_of(
     text: &str,
     name: &str,
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
-) -> Result<Vec<ChainDefinition>, ChangeError> {
+) -> Result<Vec<ChainDefinition>, PlanError> {
     let read = set.reads.text(name, text);
     let existing = set.read(&mut Mistakes::new());
     let (new, old) = (set.reads.definitions([&read]), set.definitions_in(&existing));
@@ -123,12 +124,12 @@ pub(crate) fn chains_of(
     let read = set.reads.documents(documents, read.mistakes.clone());
     let chains = chains::define(read.definitions.iter().flatten(), read.mistakes)?.chains;
     if chains.is_empty() {
-        return Err(ChangeError::Nothing(name.to_owned()));
+        return Err(PlanError::Nothing(name.to_owned()));
     }
     Ok(chains)
 }
 
-struct Applied<'a> {
+struct AppliedChange<'a> {
     id: DefinitionId,
     document: &'a Document,
     /// The phase of the document's chain; `None` if it defines a chain only together with other documents.
@@ -137,13 +138,13 @@ struct Applied<'a> {
     text: &'a str,
 }
 
-impl<'a> Applied<'a> {
+impl<'a> AppliedChange<'a> {
     fn all(
         text: &'a str,
         name: &str,
         set: &DefinitionSet,
         read: &'a ReadFile,
-    ) -> Result<Vec<Self>, ChangeError> {
+    ) -> Result<Vec<Self>, PlanError> {
         let documents = &read.documents;
         let mut all = Vec::new();
         for definition in set.reads.definitions([read]) {
@@ -158,7 +159,7 @@ impl<'a> Applied<'a> {
             });
         }
         if all.is_empty() {
-            return Err(ChangeError::Nothing(name.to_owned()));
+            return Err(PlanError::Nothing(name.to_owned()));
         }
         Ok(all)
     }
@@ -168,10 +169,10 @@ impl<'a> Applied<'a> {
         definition: &'d ParsedDefinition<'n>,
         set: &DefinitionSet,
         existing: &[Arc<ReadFile>],
-        expected: Expected,
-    ) -> Result<WriteTarget<'d, 'n>, ChangeError> {
-        if expected == Expected::New {
-            return Err(ChangeError::AlreadyThere {
+        expected: ExpectedDefinitions,
+    ) -> Result<WriteTarget<'d, 'n>, PlanError> {
+        if expected == ExpectedDefinitions::New {
+            return Err(PlanError::AlreadyThere {
                 id: self.id.clone(),
                 location: definition.root.location(),
             });
@@ -202,7 +203,9 @@ impl<'a> Applied<'a> {
         let merged = replaced.and_then(|replaced| self.merged(replaced));
         let text = match (merged, self.document.syntax()) {
             (Some(merged), _) => pretty_json(&merged),
-            (None, Syntax::Yaml) if is_json => pretty_json(&self.document.root_ignoring_mistakes().json()),
+            (None, DocumentSyntax::Yaml) if is_json => {
+                pretty_json(&self.document.root_ignoring_mistakes().json())
+            }
             (None, _) => self.text.to_owned(),
         };
         match kind {
@@ -280,8 +283,8 @@ fn content(text: &str) -> &str {
 
 fn replaced<'d, 'a>(
     existing: &'d [ParsedDefinition<'a>],
-    one: &Applied<'_>,
-    applied: &[Applied<'_>],
+    one: &AppliedChange<'_>,
+    applied: &[AppliedChange<'_>],
 ) -> Option<&'d ParsedDefinition<'a>> {
     let same: Vec<_> = existing.iter().filter(|other| other.id.is(&one.id)).collect();
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
@@ -295,7 +298,7 @@ fn replaced<'d, 'a>(
     }
 }
 
-fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
+fn change(set: &DefinitionSet, applied: &[AppliedChange<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
     let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();
     let mut effects = Vec::new();

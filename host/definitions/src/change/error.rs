@@ -4,7 +4,7 @@ use crate::{DefinitionId, Location, Mistakes};
 
 /// The reasons why a change of definitions cannot be planned. In every case, nothing has been written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChangeError {
+pub enum PlanError {
     /// The definitions have mistakes, or would have mistakes after the change.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
@@ -30,7 +30,7 @@ pub enum ChangeError {
     Conflict(String),
 }
 
-impl ChangeError {
+impl PlanError {
     /// Creates the error for an unknown `noun` of this name, and suggests similar names from `others`.
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// The result for each definition, in the order of files and lines.
-    pub definitions: Vec<Imported>,
+    pub definitions: Vec<ImportedDefinition>,
     /// The reasons why documents were skipped, a sentence each.
     pub skipped: Vec<String>,
     /// The text of a file with the native chains and the definitions that were not converted.
@@ -39,7 +39,7 @@ pub struct Import {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Imported {
+pub struct ImportedDefinition {
     /// The kind and name of the imported definition.
     #[serde(flatten)]
     pub id: DefinitionId,
@@ -97,7 +97,8 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             .iter_mut()
             .filter(|entry| entry.is_part_of(chain))
             .collect();
-        let stays = |entry: &&mut Entry<'_>| entry.result == ImportResult::Invalid || entry.stays().is_some();
+        let stays =
+            |entry: &&mut ImportEntry<'_>| entry.result == ImportResult::Invalid || entry.stays().is_some();
         if parts.iter().any(stays) {
             continue;
         }
@@ -128,13 +129,13 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
         }
     }
     Ok(Import {
-        definitions: entries.into_iter().map(Entry::imported).collect(),
+        definitions: entries.into_iter().map(ImportEntry::imported).collect(),
         skipped,
         text,
     })
 }
 
-fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
+fn entries(files: &[ReadFile]) -> (Vec<ImportEntry<'_>>, Vec<ChainDefinition>) {
     let mut chains = Chains::default();
     let mut entries: Vec<_> = Reads::default()
         .definitions_or(files, |read| {
@@ -150,13 +151,13 @@ fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
             if wrong.is_empty() {
                 chains.add(definition.read, &mut wrong);
             }
-            Entry::new(definition, &wrong)
+            ImportEntry::new(definition, &wrong)
         })
         .collect();
     let mut unbound = Mistakes::new();
     let chains = chains.definitions(&mut unbound).chains;
     for mistake in &unbound {
-        let before = |entry: &&mut Entry<'_>| {
+        let before = |entry: &&mut ImportEntry<'_>| {
             let start = entry.definition.root.location();
             start.file == mistake.location.file && start.line <= mistake.location.line
         };
@@ -168,14 +169,14 @@ fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
     (entries, chains)
 }
 
-struct Entry<'a> {
+struct ImportEntry<'a> {
     definition: ParsedDefinition<'a>,
     result: ImportResult,
     chain: Option<String>,
     notes: Vec<String>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ImportEntry<'a> {
     fn new(definition: ParsedDefinition<'a>, wrong: &Mistakes) -> Self {
         Self {
             definition,
@@ -207,8 +208,8 @@ impl<'a> Entry<'a> {
         location == chain.source || chain.stages.iter().any(|stage| stage.location == location)
     }
 
-    fn imported(self) -> Imported {
-        Imported {
+    fn imported(self) -> ImportedDefinition {
+        ImportedDefinition {
             location: self.definition.root.location(),
             id: self.definition.id,
             result: self.result,

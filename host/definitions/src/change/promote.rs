@@ -3,10 +3,10 @@ use std::path::Path;
 use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json};
 
-use super::{AppliedEffect, Change, ChangeError, ensure_alone, pretty_json};
+use super::{AppliedEffect, Change, PlanError, ensure_alone, pretty_json};
 use crate::{
     ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
-    document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
+    document::{self, BYTE_ORDER_MARK, DocumentSyntax, Mistakes, Node},
 };
 
 /// The fields of a plugin that are removed if its promoted candidate lacks them.
@@ -14,12 +14,12 @@ const OWN: [&str; 3] = ["source", "digest", "refresh"];
 /// The fields of a plugin that are kept if its promoted candidate lacks them.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
-pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
+pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanError> {
     let location = with_candidate(&set.chains()?, id)?;
     let existing = set.read(&mut Mistakes::new());
     let in_file = set.definitions_in(&existing);
     let mut definitions = in_file.iter();
-    let unknown = || ChangeError::Unknown(format!("stage {id}"));
+    let unknown = || PlanError::Unknown(format!("stage {id}"));
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
         .ok_or_else(unknown)?;
@@ -35,7 +35,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
         .get(definition.file)
         .and_then(|file| file.documents.first())
     {
-        Some(document) if document.syntax() == Syntax::Yaml => {
+        Some(document) if document.syntax() == DocumentSyntax::Yaml => {
             let yaml = document::to_yaml(&value);
             let above = comment_above(before.unwrap_or_default(), &definition.root);
             format!("{above}{}", yaml.trim_start_matches("---\n"))
@@ -73,7 +73,7 @@ fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     })
 }
 
-fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, ChangeError> {
+fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, PlanError> {
     let stages = || {
         chains
             .iter()
@@ -90,7 +90,7 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
     let meant: Vec<_> = stages().filter(is_meant).collect();
     match meant.as_slice() {
         [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
-        [(_, stage)] => Err(ChangeError::Conflict(format!(
+        [(_, stage)] => Err(PlanError::Conflict(format!(
             "{}: the stage {id} has no `candidate`, so there is nothing to promote",
             stage.location
         ))),
@@ -98,17 +98,13 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
             let full = |(chain, stage): (&ChainDefinition, &StageDefinition)| {
                 name(chain, &stage.spec.name, id.phase.and(Some(chain.phase)))
             };
-            Err(ChangeError::unknown(
-                "stage ",
-                &id.to_string(),
-                stages().map(full),
-            ))
+            Err(PlanError::unknown("stage ", &id.to_string(), stages().map(full)))
         }
         several => {
             let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
                 name(chain, &stage.spec.name, Some(chain.phase))
             };
-            Err(ChangeError::AmbiguousStage(format!(
+            Err(PlanError::AmbiguousStage(format!(
                 "there are several stages of the name {id}; write {}",
                 enumerated(several.iter().map(|found| full(found).to_string()), "or")
             )))

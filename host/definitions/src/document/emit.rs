@@ -8,25 +8,25 @@ use serde_saphyr::{DoubleQuoted, LitStr, ser_options, to_fmt_writer_with_options
 pub fn to_yaml(value: &Json) -> String {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
     let mut text = "---\n".to_owned();
-    if to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
+    if to_fmt_writer_with_options(&mut text, &EmittedNode(value), options).is_err() {
         // Serialising to memory cannot fail. The fallback is JSON, which is valid YAML.
         text = format!("---\n{value:#}\n");
     }
     text
 }
 
-struct Node<'a>(&'a Json);
+struct EmittedNode<'a>(&'a Json);
 
-impl Serialize for Node<'_> {
+impl Serialize for EmittedNode<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Json::String(text) if is_block(text) => LitStr(text).serialize(serializer),
-            Json::String(text) => Text(text).serialize(serializer),
-            Json::Array(values) => serializer.collect_seq(values.iter().map(Node)),
+            Json::String(text) => EmittedText(text).serialize(serializer),
+            Json::Array(values) => serializer.collect_seq(values.iter().map(EmittedNode)),
             Json::Object(fields) => {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
                 for (key, value) in fields {
-                    map.serialize_entry(&Text(key), &Node(value))?;
+                    map.serialize_entry(&EmittedText(key), &EmittedNode(value))?;
                 }
                 map.end()
             }
@@ -36,9 +36,9 @@ impl Serialize for Node<'_> {
 }
 
 /// A string or key on one line, quoted if it looks like another type. The serializer itself quotes words like `on`.
-struct Text<'a>(&'a str);
+struct EmittedText<'a>(&'a str);
 
-impl Serialize for Text<'_> {
+impl Serialize for EmittedText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if is_word(self.0) {
             serializer.serialize_str(self.0)

@@ -16,7 +16,7 @@ const MOST_REPEATED: usize = 99;
 /// Up to this number of values, aliases may repeat any share of them. go-yaml has the same exception.
 const UNCHECKED_VALUES: usize = 1000;
 
-pub(super) struct Events<'t> {
+pub(super) struct YamlEvents<'t> {
     text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
@@ -36,7 +36,7 @@ pub(super) struct Events<'t> {
     repeated_bytes: usize,
 }
 
-impl<'t> Events<'t> {
+impl<'t> YamlEvents<'t> {
     pub(super) fn new(text: &'t str, limit: usize) -> Self {
         let options = options! {
             emit_comments: false,

@@ -2,7 +2,7 @@ use admittance_admission::similar;
 
 use super::{
     Node,
-    tree::{Entry, Position, SyntaxMistake},
+    tree::{Position, SyntaxMistake, TreeEntry},
 };
 
 /// Reads an object field by field. Dropping the reader reports fields that were not read, unless no field was read.
@@ -11,7 +11,7 @@ use super::{
 #[derive(Debug)]
 pub struct Fields<'a> {
     node: Node<'a>,
-    entries: &'a [Entry],
+    entries: &'a [TreeEntry],
     any_case: bool,
     known: Vec<&'static str>,
     ignores_others: bool,
@@ -26,7 +26,7 @@ impl Drop for Fields<'_> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(node: Node<'a>, entries: &'a [Entry], any_case: bool) -> Self {
+    pub(super) fn new(node: Node<'a>, entries: &'a [TreeEntry], any_case: bool) -> Self {
         Self {
             node,
             entries,
@@ -114,16 +114,16 @@ impl<'a> Fields<'a> {
 
     /// Returns whether the field `name` is present.
     pub fn has(&self, name: &str) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| self.is(entry, name) && !matches!(entry.value.value, super::tree::Value::Null))
+        self.entries.iter().any(|entry| {
+            self.is(entry, name) && !matches!(entry.value.value, super::tree::DocumentValue::Null)
+        })
     }
 
     /// Returns whether the field `name` is present with the value `null`.
     pub fn is_null(&self, name: &str) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| self.is(entry, name) && matches!(entry.value.value, super::tree::Value::Null))
+        self.entries.iter().any(|entry| {
+            self.is(entry, name) && matches!(entry.value.value, super::tree::DocumentValue::Null)
+        })
     }
 
     /// Accepts the fields `names` without reading their values.
@@ -176,7 +176,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn is(&self, entry: &Entry, name: &str) -> bool {
+    fn is(&self, entry: &TreeEntry, name: &str) -> bool {
         if self.any_case {
             entry.key.eq_ignore_ascii_case(name)
         } else {

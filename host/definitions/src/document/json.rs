@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use super::{
     MOST_VALUES,
-    tree::{DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value},
+    tree::{DEEPEST, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry},
 };
 
 /// Parses a JSON text. Duplicate keys are added to `flaws`, and parsing continues.
-pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positioned, SyntaxMistake> {
-    let mut lines = Lines::new(text);
+pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<PositionedValue, SyntaxMistake> {
+    let mut lines = LineCounter::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
         // serde_json's column is the number of bytes in the line, up to and including the wrong byte.
         let position = Position {
@@ -37,14 +37,14 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
 }
 
 /// Converts offsets to lines and columns. Counts from the previous offset, or from the start if the offset is smaller.
-struct Lines<'a> {
+struct LineCounter<'a> {
     text: &'a str,
     offset: usize,
     position: Position,
     values: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineCounter<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -81,11 +81,11 @@ impl<'a> Lines<'a> {
 }
 
 fn value(
-    lines: &mut Lines<'_>,
+    lines: &mut LineCounter<'_>,
     raw: &RawValue,
     depth: usize,
     flaws: &mut Vec<SyntaxMistake>,
-) -> Result<Positioned, SyntaxMistake> {
+) -> Result<PositionedValue, SyntaxMistake> {
     let text = raw.get();
     let position = lines.position(text);
     if depth > DEEPEST {
@@ -101,7 +101,7 @@ fn value(
         Some(b'{') => {
             let mut map = MapBuilder::default();
             for (key, field) in reader.deserialize_map(RawFields).map_err(wrong)? {
-                let entry = Entry {
+                let entry = TreeEntry {
                     key: serde_json::from_str(key.get()).map_err(wrong)?,
                     key_position: lines.position(key.get()),
                     value: self::value(lines, field, depth + 1, flaws)?,
@@ -110,22 +110,24 @@ fn value(
             }
             map.finish()
         }
-        Some(b'[') => Value::List(
+        Some(b'[') => DocumentValue::List(
             Vec::<&RawValue>::deserialize(&mut reader)
                 .map_err(wrong)?
                 .into_iter()
                 .map(|entry| self::value(lines, entry, depth + 1, flaws))
                 .collect::<Result<_, _>>()?,
         ),
-        Some(b'"') => Value::String(String::deserialize(&mut reader).map_err(wrong)?),
-        Some(b't' | b'f') => Value::Bool(bool::deserialize(&mut reader).map_err(wrong)?, text.to_owned()),
-        Some(b'n') => Value::Null,
-        _ => Value::Number(
+        Some(b'"') => DocumentValue::String(String::deserialize(&mut reader).map_err(wrong)?),
+        Some(b't' | b'f') => {
+            DocumentValue::Bool(bool::deserialize(&mut reader).map_err(wrong)?, text.to_owned())
+        }
+        Some(b'n') => DocumentValue::Null,
+        _ => DocumentValue::Number(
             serde_json::Number::deserialize(&mut reader).map_err(wrong)?,
             text.to_owned(),
         ),
     };
-    Ok(Positioned {
+    Ok(PositionedValue {
         position,
         span: lines.span(text),
         value,

@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 pub(crate) use self::mistake::ValueLocation;
-use self::tree::{Ambiguity, Position, Positioned, SyntaxMistake, Value, end_of};
+use self::tree::{Ambiguity, DocumentValue, Position, PositionedValue, SyntaxMistake, end_of};
 pub use self::{
     emit::to_yaml,
     fields::Fields,
@@ -68,17 +68,17 @@ pub struct Document {
     file: String,
     /// The directory where relative paths in the document start; `None` if it must not contain relative paths.
     directory: Option<PathBuf>,
-    syntax: Syntax,
-    root: Positioned,
+    syntax: DocumentSyntax,
+    root: PositionedValue,
     ambiguities: Vec<Ambiguity>,
-    texts: Texts,
+    texts: TextCache,
 }
 
 /// A cache of the files that documents refer to: the text of each, or why it cannot be read.
-pub(crate) type Texts = Arc<Mutex<HashMap<PathBuf, Result<String, Mistake>>>>;
+pub(crate) type TextCache = Arc<Mutex<HashMap<PathBuf, Result<String, Mistake>>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Syntax {
+pub(crate) enum DocumentSyntax {
     Yaml,
     Json,
 }
@@ -99,7 +99,7 @@ impl Document {
         self.at(self.root.position)
     }
 
-    pub(crate) fn syntax(&self) -> Syntax {
+    pub(crate) fn syntax(&self) -> DocumentSyntax {
         self.syntax
     }
 
@@ -123,7 +123,7 @@ impl Document {
         }
     }
 
-    pub(crate) fn sharing(self, texts: &Texts) -> Self {
+    pub(crate) fn sharing(self, texts: &TextCache) -> Self {
         Self {
             texts: texts.clone(),
             ..self
@@ -341,32 +341,32 @@ fn read_in(
             syntax,
             root,
             ambiguities,
-            texts: Texts::default(),
+            texts: TextCache::default(),
         })
         .collect()
 }
 
-fn trees(is_json: bool, text: &str, flaws: &mut Vec<SyntaxMistake>) -> (Syntax, Vec<yaml::Tree>) {
+fn trees(is_json: bool, text: &str, flaws: &mut Vec<SyntaxMistake>) -> (DocumentSyntax, Vec<yaml::YamlTree>) {
     // YAML lacks some of JSON's syntax, such as surrogate pairs of `\u` escapes, so JSON is not read as YAML.
     if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
         match json::read(text, &mut json_flaws) {
             Ok(root) => {
                 flaws.append(&mut json_flaws);
-                return (Syntax::Json, vec![(root, Vec::new())]);
+                return (DocumentSyntax::Json, vec![(root, Vec::new())]);
             }
-            Err(_) if is_json && text.trim().is_empty() => return (Syntax::Json, Vec::new()),
+            Err(_) if is_json && text.trim().is_empty() => return (DocumentSyntax::Json, Vec::new()),
             Err(flaw) if is_json => {
                 flaws.append(&mut json_flaws);
                 flaws.push(flaw);
-                return (Syntax::Json, Vec::new());
+                return (DocumentSyntax::Json, Vec::new());
             }
             Err(_) => {}
         }
     }
     let mut trees = yaml::read(text, LARGEST_FILE, flaws);
-    trees.retain(|(root, _)| !matches!(root.value, Value::Null));
-    (Syntax::Yaml, trees)
+    trees.retain(|(root, _)| !matches!(root.value, DocumentValue::Null));
+    (DocumentSyntax::Yaml, trees)
 }
 
 pub(crate) fn is_named_json(path: &Path) -> bool {

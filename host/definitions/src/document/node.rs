@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::{
     Document, Fields, Location, Mistake, Mistakes, ValueLocation, read_value, text_of,
-    tree::{Position, Positioned, Value, join},
+    tree::{DocumentValue, Position, PositionedValue, join},
 };
 
 /// A value in a document. The methods that read it return `None` if it is wrong, after reporting a mistake.
@@ -23,7 +23,7 @@ pub struct Node<'a> {
     document: &'a Document,
     mistakes: Option<&'a Cell<Mistakes>>,
     path: String,
-    pub(super) value: &'a Positioned,
+    pub(super) value: &'a PositionedValue,
 }
 
 impl<'a> Node<'a> {
@@ -57,7 +57,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub(super) fn field(&self, key: &str, value: &'a Positioned) -> Self {
+    pub(super) fn field(&self, key: &str, value: &'a PositionedValue) -> Self {
         Self {
             path: self.path_of(key),
             value,
@@ -119,7 +119,7 @@ impl<'a> Node<'a> {
 
     /// Returns whether the value is `null`, or omitted as in `key:`.
     pub fn is_null(&self) -> bool {
-        matches!(self.value.value, Value::Null)
+        matches!(self.value.value, DocumentValue::Null)
     }
 
     /// Reads an object with case-sensitive field names.
@@ -134,12 +134,12 @@ impl<'a> Node<'a> {
 
     fn fields(&self, any_case: bool) -> Option<Fields<'a>> {
         match &self.value.value {
-            Value::Map(entries) => Some(Fields::new(self.clone(), entries, any_case)),
+            DocumentValue::Map(entries) => Some(Fields::new(self.clone(), entries, any_case)),
             _ => self.expected("an object", "write `field: value`"),
         }
     }
 
-    fn entries(&self, entries: &'a [Positioned]) -> impl Iterator<Item = Self> {
+    fn entries(&self, entries: &'a [PositionedValue]) -> impl Iterator<Item = Self> {
         entries.iter().enumerate().map(|(index, value)| Self {
             path: format!("{}[{index}]", self.path),
             value,
@@ -188,12 +188,15 @@ impl<'a> Node<'a> {
     /// Returns the values directly inside this value: the fields of an object with their keys, or the items of a list.
     pub fn children(&self) -> Vec<(Option<&'a str>, Node<'a>)> {
         match &self.value.value {
-            Value::Map(entries) => entries
+            DocumentValue::Map(entries) => entries
                 .iter()
                 .map(|entry| (Some(entry.key.as_str()), self.field(&entry.key, &entry.value)))
                 .collect(),
-            Value::List(entries) => self.entries(entries).map(|entry| (None, entry)).collect(),
-            Value::Null | Value::Bool(..) | Value::Number(..) | Value::String(_) => Vec::new(),
+            DocumentValue::List(entries) => self.entries(entries).map(|entry| (None, entry)).collect(),
+            DocumentValue::Null
+            | DocumentValue::Bool(..)
+            | DocumentValue::Number(..)
+            | DocumentValue::String(_) => Vec::new(),
         }
     }
 
@@ -216,7 +219,7 @@ impl<'a> Node<'a> {
 
     /// Returns the object that begins at this location: the value itself, or an object inside it.
     pub fn object_at(&self, location: &Location) -> Option<Self> {
-        if matches!(self.value.value, Value::Map(_)) && self.location() == *location {
+        if matches!(self.value.value, DocumentValue::Map(_)) && self.location() == *location {
             return Some(self.clone());
         }
         let mut children = self.children().into_iter();

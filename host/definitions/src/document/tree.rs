@@ -19,35 +19,35 @@ pub(super) struct Position {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Positioned {
+pub(super) struct PositionedValue {
     pub(super) position: Position,
     /// The byte range of the value in the text, counted without a byte order mark. A block scalar (`|`, `>`) has the
     /// range of its content without trailing line breaks; an omitted value has an empty range.
     pub(super) span: Range<usize>,
-    pub(super) value: Value,
+    pub(super) value: DocumentValue,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum DocumentValue {
     Null,
     /// A boolean, and how it is written in the document.
     Bool(bool, String),
     /// A number, and how it is written in the document.
     Number(Number, String),
     String(String),
-    List(Vec<Positioned>),
-    Map(Vec<Entry>),
+    List(Vec<PositionedValue>),
+    Map(Vec<TreeEntry>),
 }
 
-impl Serialize for Positioned {
+impl Serialize for PositionedValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.value {
-            Value::Null => serializer.serialize_unit(),
-            Value::Bool(value, _) => serializer.serialize_bool(*value),
-            Value::Number(number, _) => number.serialize(serializer),
-            Value::String(text) => serializer.serialize_str(text),
-            Value::List(entries) => serializer.collect_seq(entries),
-            Value::Map(entries) => {
+            DocumentValue::Null => serializer.serialize_unit(),
+            DocumentValue::Bool(value, _) => serializer.serialize_bool(*value),
+            DocumentValue::Number(number, _) => number.serialize(serializer),
+            DocumentValue::String(text) => serializer.serialize_str(text),
+            DocumentValue::List(entries) => serializer.collect_seq(entries),
+            DocumentValue::Map(entries) => {
                 serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value)))
             }
         }
@@ -55,10 +55,10 @@ impl Serialize for Positioned {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) key: String,
     pub(super) key_position: Position,
-    pub(super) value: Positioned,
+    pub(super) value: PositionedValue,
 }
 
 /// A scalar that has different values in YAML 1.1 and YAML 1.2.
@@ -185,19 +185,19 @@ impl SyntaxMistake {
 /// Builds a map from its fields. If a field is written twice, the first is kept, and the second is a mistake.
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
-    entries: Vec<Entry>,
+    entries: Vec<TreeEntry>,
     /// For each key, the index of its entry, and whether the map itself contains it or only a merged map.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 
 impl MapBuilder {
-    pub(super) fn insert(&mut self, entry: Entry, flaws: &mut Vec<SyntaxMistake>) {
+    pub(super) fn insert(&mut self, entry: TreeEntry, flaws: &mut Vec<SyntaxMistake>) {
         if let Some(first) = self.set(entry, true) {
             flaws.push(first);
         }
     }
 
-    pub(super) fn merge(&mut self, entries: Vec<Entry>) {
+    pub(super) fn merge(&mut self, entries: Vec<TreeEntry>) {
         for entry in entries {
             self.set(entry, false);
         }
@@ -205,7 +205,7 @@ impl MapBuilder {
 
     /// Sets a field, which is from a merged map unless `is_written`. If the map itself contains it twice, keeps the
     /// first value and returns the mistake.
-    fn set(&mut self, entry: Entry, is_written: bool) -> Option<SyntaxMistake> {
+    fn set(&mut self, entry: TreeEntry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));
         match self.entries.get_mut(*index) {
@@ -223,7 +223,7 @@ impl MapBuilder {
         None
     }
 
-    pub(super) fn finish(self) -> Value {
-        Value::Map(self.entries)
+    pub(super) fn finish(self) -> DocumentValue {
+        DocumentValue::Map(self.entries)
     }
 }

@@ -7,21 +7,24 @@ use granit_parser::{Event, Marker, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{
     MOST_DOCUMENTS, UNINTERRUPTED,
-    events::Events,
+    events::YamlEvents,
     scalar::{InvalidScalar, Scalar, in_yaml_1_2, key_of_float, of_float, resolve},
     tabs,
-    tree::{Ambiguity, DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value, end_of, join},
+    tree::{
+        Ambiguity, DEEPEST, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry,
+        end_of, join,
+    },
 };
 
 /// The maximum number of reported scalars, in one document, with different values in YAML 1.1 and YAML 1.2.
 const MOST_AMBIGUITIES: usize = 100;
 
 /// A document, and the scalars in it that have another value in YAML 1.2 than in YAML 1.1.
-pub(super) type Tree = (Positioned, Vec<Ambiguity>);
+pub(super) type YamlTree = (PositionedValue, Vec<Ambiguity>);
 
 /// Reads the documents of a YAML text, except empty ones. Aliases may repeat at most `limit` bytes. If the text has a
 /// syntax error, it is added to `flaws`, and only the documents before it are returned.
-pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> Vec<Tree> {
+pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> Vec<YamlTree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
         flaws.push(flaw);
@@ -30,13 +33,13 @@ pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> 
 }
 
 fn read_into(
-    documents: &mut Vec<Tree>,
+    documents: &mut Vec<YamlTree>,
     text: &str,
     limit: usize,
     flaws: &mut Vec<SyntaxMistake>,
 ) -> Result<(), SyntaxMistake> {
     let mut begun = 0_usize;
-    let mut events = Events::new(text, limit);
+    let mut events = YamlEvents::new(text, limit);
     let mut builder = Builder {
         text,
         end_of_text: end_of(text),
@@ -78,19 +81,19 @@ struct OpenCollection {
     /// The offset at which the last value that was added to the collection ends.
     end: usize,
     style: StructureStyle,
-    content: Content,
+    content: NodeContent,
 }
 
-enum Content {
-    List(Vec<Positioned>),
+enum NodeContent {
+    List(Vec<PositionedValue>),
     Map {
         map: MapBuilder,
         /// A key that has been read, while its value has not been read yet.
-        key: Option<Key>,
+        key: Option<YamlKey>,
     },
 }
 
-enum Key {
+enum YamlKey {
     Field(String, Position),
     Merge,
 }
@@ -108,13 +111,13 @@ impl Builder<'_> {
         event: Event<'_>,
         span: Span,
         flaws: &mut Vec<SyntaxMistake>,
-    ) -> Result<Option<Positioned>, SyntaxMistake> {
+    ) -> Result<Option<PositionedValue>, SyntaxMistake> {
         match event {
             Event::Scalar(text, style, _, tag) => self.scalar(text, style, tag.as_deref(), span, flaws),
-            Event::SequenceStart(style, ..) => self.start(span, style, Content::List(Vec::new())),
+            Event::SequenceStart(style, ..) => self.start(span, style, NodeContent::List(Vec::new())),
             Event::MappingStart(style, ..) => {
                 let (map, key) = Default::default();
-                self.start(span, style, Content::Map { map, key })
+                self.start(span, style, NodeContent::Map { map, key })
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 None => Ok(None),
@@ -123,12 +126,12 @@ impl Builder<'_> {
                         StructureStyle::Block => open.end,
                         StructureStyle::Flow => bytes(span).end,
                     };
-                    let value = Positioned {
+                    let value = PositionedValue {
                         position: open.position,
                         span: open.start..end,
                         value: match open.content {
-                            Content::List(entries) => Value::List(entries),
-                            Content::Map { map, .. } => map.finish(),
+                            NodeContent::List(entries) => DocumentValue::List(entries),
+                            NodeContent::Map { map, .. } => map.finish(),
                         },
                     };
                     self.put(value, flaws)
@@ -163,7 +166,7 @@ impl Builder<'_> {
         tag: Option<&Tag>,
         span: Span,
         flaws: &mut Vec<SyntaxMistake>,
-    ) -> Result<Option<Positioned>, SyntaxMistake> {
+    ) -> Result<Option<PositionedValue>, SyntaxMistake> {
         let position = position(span.start).min(self.end_of_text);
         let span = self.without_space(bytes(span));
         let is_plain = style == ScalarStyle::Plain;
@@ -182,28 +185,28 @@ impl Builder<'_> {
         if let Some(key) = self.missing_key() {
             *key = Some(match scalar {
                 Scalar::Null => return Err(key_not_text(position)),
-                Scalar::Merge => Key::Merge,
-                Scalar::Bool(value) => Key::Field(value.to_string(), position),
-                Scalar::Integer(number) => Key::Field(number.to_string(), position),
-                Scalar::Float(number) => Key::Field(key_of_float(number), position),
-                Scalar::Binary(content) => Key::Field(content, position),
-                Scalar::String => Key::Field(text.into_owned(), position),
+                Scalar::Merge => YamlKey::Merge,
+                Scalar::Bool(value) => YamlKey::Field(value.to_string(), position),
+                Scalar::Integer(number) => YamlKey::Field(number.to_string(), position),
+                Scalar::Float(number) => YamlKey::Field(key_of_float(number), position),
+                Scalar::Binary(content) => YamlKey::Field(content, position),
+                Scalar::String => YamlKey::Field(text.into_owned(), position),
             });
             return Ok(None);
         }
         let value = match scalar {
-            Scalar::Null => Value::Null,
-            Scalar::Bool(value) => Value::Bool(value, text.into_owned()),
-            Scalar::Integer(number) => Value::Number(number, text.into_owned()),
+            Scalar::Null => DocumentValue::Null,
+            Scalar::Bool(value) => DocumentValue::Bool(value, text.into_owned()),
+            Scalar::Integer(number) => DocumentValue::Number(number, text.into_owned()),
             Scalar::Float(number) => {
                 let number =
                     of_float(number).ok_or_else(|| unusable(InvalidScalar::Number, &text, tag, position))?;
-                Value::Number(number, text.into_owned())
+                DocumentValue::Number(number, text.into_owned())
             }
-            Scalar::Binary(content) => Value::String(content),
-            Scalar::String | Scalar::Merge => Value::String(text.into_owned()),
+            Scalar::Binary(content) => DocumentValue::String(content),
+            Scalar::String | Scalar::Merge => DocumentValue::String(text.into_owned()),
         };
-        let value = Positioned {
+        let value = PositionedValue {
             position,
             span,
             value,
@@ -215,8 +218,8 @@ impl Builder<'_> {
         &mut self,
         span: Span,
         style: StructureStyle,
-        content: Content,
-    ) -> Result<Option<Positioned>, SyntaxMistake> {
+        content: NodeContent,
+    ) -> Result<Option<PositionedValue>, SyntaxMistake> {
         let position = position(span.start);
         if self.open.len() >= DEEPEST {
             return Err(SyntaxMistake::too_deep(position));
@@ -237,20 +240,20 @@ impl Builder<'_> {
 
     fn put(
         &mut self,
-        value: Positioned,
+        value: PositionedValue,
         flaws: &mut Vec<SyntaxMistake>,
-    ) -> Result<Option<Positioned>, SyntaxMistake> {
+    ) -> Result<Option<PositionedValue>, SyntaxMistake> {
         let Some(open) = self.open.last_mut() else {
             return Ok(Some(value));
         };
         open.end = open.end.max(value.span.end);
         match &mut open.content {
-            Content::List(entries) => entries.push(value),
-            Content::Map { map, key } => match key.take() {
+            NodeContent::List(entries) => entries.push(value),
+            NodeContent::Map { map, key } => match key.take() {
                 None => return Err(key_not_text(value.position)),
-                Some(Key::Merge) => merge(map, value, true)?,
-                Some(Key::Field(key, key_position)) => {
-                    let entry = Entry {
+                Some(YamlKey::Merge) => merge(map, value, true)?,
+                Some(YamlKey::Field(key, key_position)) => {
+                    let entry = TreeEntry {
                         key,
                         key_position,
                         value,
@@ -263,10 +266,10 @@ impl Builder<'_> {
     }
 
     /// Returns where to store the next key; `None` if the innermost collection does not expect a key now.
-    fn missing_key(&mut self) -> Option<&mut Option<Key>> {
+    fn missing_key(&mut self) -> Option<&mut Option<YamlKey>> {
         match &mut self.open.last_mut()?.content {
-            Content::Map { key, .. } if key.is_none() => Some(key),
-            Content::Map { .. } | Content::List(_) => None,
+            NodeContent::Map { key, .. } if key.is_none() => Some(key),
+            NodeContent::Map { .. } | NodeContent::List(_) => None,
         }
     }
 
@@ -275,12 +278,12 @@ impl Builder<'_> {
             .open
             .iter()
             .fold(String::new(), |path, open| match &open.content {
-                Content::List(entries) => format!("{path}[{}]", entries.len()),
-                Content::Map {
-                    key: Some(Key::Field(key, _)),
+                NodeContent::List(entries) => format!("{path}[{}]", entries.len()),
+                NodeContent::Map {
+                    key: Some(YamlKey::Field(key, _)),
                     ..
                 } => join(&path, key),
-                Content::Map { .. } => path,
+                NodeContent::Map { .. } => path,
             });
         key.map_or_else(|| path.clone(), |key| join(&path, key))
     }
@@ -293,10 +296,10 @@ fn bytes(span: Span) -> Range<usize> {
 /// Merges the fields of `value`, which is the value of a key `<<`, into `map`. `value` is a map or a list of maps; in a
 /// list, earlier maps have precedence. As in go-yaml v2, a merged field replaces an earlier field with the same name,
 /// even if the map itself contains the earlier field.
-fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), SyntaxMistake> {
+fn merge(map: &mut MapBuilder, value: PositionedValue, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
-        Value::Map(entries) => map.merge(entries),
-        Value::List(maps) if may_be_list => {
+        DocumentValue::Map(entries) => map.merge(entries),
+        DocumentValue::List(maps) if may_be_list => {
             for entries in maps.into_iter().rev() {
                 merge(map, entries, false)?;
             }

@@ -62,9 +62,9 @@ static KINDS: [DocumentKind; 2] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Bcs;
+pub(super) struct BcsForm;
 
-impl DocumentForm for Bcs {
+impl DocumentForm for BcsForm {
     fn kinds(&self) -> &'static [DocumentKind] {
         &KINDS
     }

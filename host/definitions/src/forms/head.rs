@@ -56,7 +56,7 @@ impl DocumentForms {
                 form: form.clone(),
             }];
         }
-        let Some(head) = Head::read(root, self) else {
+        let Some(head) = DocumentHead::read(root, self) else {
             return Vec::new();
         };
         // `kubectl get` prints a `List`. The API server names a list after its items, such as `SyncSetList`.
@@ -89,7 +89,7 @@ impl DocumentForms {
                         form: form.clone(),
                     })
                 }
-                _ => Head::read(&item, self).and_then(|head| head.document(self)),
+                _ => DocumentHead::read(&item, self).and_then(|head| head.document(self)),
             });
         }
         definitions
@@ -115,7 +115,7 @@ const REVIEW: &str = "AdmissionReview";
 const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
                           REQUESTS CHAINS` evaluate requests";
 
-struct Head<'a> {
+struct DocumentHead<'a> {
     root: Node<'a>,
     kind_node: Node<'a>,
     kind: &'a str,
@@ -124,7 +124,7 @@ struct Head<'a> {
     version: &'a str,
 }
 
-impl<'a> Head<'a> {
+impl<'a> DocumentHead<'a> {
     fn read(root: &Node<'a>, forms: &DocumentForms) -> Option<Self> {
         let mut fields = root.object_of_any_case()?.ignoring_others();
         if !fields.has("kind") && fields.has("dialect") {

@@ -15,7 +15,7 @@ use admittance_admission::{ClusterKind, Phase, is_dns_label};
 
 use self::{
     policy::{BindingDocument, PolicyDocument},
-    webhook::Version,
+    webhook::ConfigurationVersion,
 };
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{
@@ -61,9 +61,9 @@ static KINDS: [DocumentKind; 8] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Kubernetes;
+pub(super) struct KubernetesForm;
 
-impl DocumentForm for Kubernetes {
+impl DocumentForm for KubernetesForm {
     fn kinds(&self) -> &'static [DocumentKind] {
         &KINDS
     }
@@ -80,8 +80,8 @@ impl DocumentForm for Kubernetes {
         Some(match rest {
             "WebhookConfiguration" => {
                 let version = match document.version {
-                    V1 => Version::V1,
-                    _ => Version::V1Beta1,
+                    V1 => ConfigurationVersion::V1,
+                    _ => ConfigurationVersion::V1Beta1,
                 };
                 FormContent::of_chain(read(root, phase, version)?)
             }
@@ -125,7 +125,7 @@ impl DocumentForm for Kubernetes {
     }
 }
 
-fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefinition> {
+fn read(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<ChainDefinition> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the configuration: `metadata: { name: ... }`";

@@ -18,7 +18,7 @@ use crate::{
     group,
     model::{ChainDefinition, StageDefinition},
     names, plugin, rules,
-    selectors::{self, Syntax},
+    selectors::{self, LabelSyntax},
 };
 
 const VERSIONS: &[&str] = &["policies.kubewarden.io/v1"];
@@ -142,10 +142,10 @@ fn read_spec(
     let mut spec = StageSpec::new(name);
     let rules = fields.get_required("rules", "say which requests it is for", read_rules);
     if !policy.is_namespaced {
-        let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
+        let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
         spec.namespace_selector = selectors::namespaces_with(namespaces);
     }
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
     spec.match_conditions = conditions::read(&mut fields);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word);
     spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 2..=30, TIMEOUT);

@@ -9,7 +9,7 @@ mod spec;
 
 use admittance_admission::Phase;
 
-use self::{exception::ExceptionDocument, spec::Scope};
+use self::{exception::ExceptionDocument, spec::PolicyScope};
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{Definitions, ImportResult, document::Mistakes};
 
@@ -86,7 +86,7 @@ impl DocumentForm for Kyverno {
                 exception,
             ));
         }
-        let scope = Scope {
+        let scope = PolicyScope {
             phase: if document.kind.name.ends_with("MutatingPolicy") {
                 Phase::Mutating
             } else {

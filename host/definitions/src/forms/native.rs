@@ -18,7 +18,7 @@ use crate::{
     hook::NATIVE_FIELDS,
     model::{ChainDefinition, StageDefinition},
     names, plugin, rules,
-    selectors::{self, Syntax},
+    selectors::{self, LabelSyntax},
     store::read_readable_files,
 };
 
@@ -53,9 +53,9 @@ static KINDS: [DocumentKind; 3] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Native;
+pub(super) struct NativeForm;
 
-impl DocumentForm for Native {
+impl DocumentForm for NativeForm {
     fn kinds(&self) -> &'static [DocumentKind] {
         &KINDS
     }
@@ -199,7 +199,7 @@ fn read_stage(
     let mut spec = StageSpec::new("");
     spec.rules = fields.get("rules", Vec::new(), read_rules);
     spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::namespaces);
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Free);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Free);
     spec.match_conditions = conditions::read(&mut fields);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::default(), Node::word);
     spec.timeout = fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout);

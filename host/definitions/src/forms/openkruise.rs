@@ -20,7 +20,7 @@ use crate::{
     forms::kubernetes::read_name,
     model::{ChainDefinition, StageDefinition},
     names,
-    selectors::{self, Syntax},
+    selectors::{self, LabelSyntax},
 };
 
 /// The fields of a SidecarSet that are injected into Pods. Their content is checked by the plugin.
@@ -134,7 +134,7 @@ fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
     let before = spec.node().mistake_count();
     let node = spec.required("selector", fix);
-    let selector = selectors::labels_of(spec, "selector", Syntax::Kubernetes);
+    let selector = selectors::labels_of(spec, "selector", LabelSyntax::Kubernetes);
     if let Some(node) = node
         && selector.is_empty()
         && spec.node().mistake_count() == before
@@ -147,7 +147,7 @@ fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
 fn read_namespaces(spec: &mut Fields<'_>) -> Option<NamespaceSelector> {
     let has_both = spec.has("namespace") && spec.has("namespaceSelector");
     let namespace = spec.get_optional("namespace", readers::parse_with(names::subdomain));
-    let labels = selectors::labels_of(spec, "namespaceSelector", Syntax::Kubernetes);
+    let labels = selectors::labels_of(spec, "namespaceSelector", LabelSyntax::Kubernetes);
     if has_both {
         let message = "it has a namespace and a selector of namespaces";
         spec.node().wrong(message, "keep one of them");

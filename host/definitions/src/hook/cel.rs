@@ -5,7 +5,9 @@ mod read;
 use std::{collections::BTreeSet, sync::Arc};
 
 use admittance_admission::{Authorizer, ClusterKind, ClusterReader, FailureKind, Hook};
-use admittance_conditions::{Action, Binding, Policy, PolicyExpression, PolicyHook, Validation, Wording};
+use admittance_conditions::{
+    Action, Binding, CompiledPolicy, MessageWording, PolicyExpression, PolicyHook, Validation,
+};
 use serde_json::{Map, Value as Json, json};
 
 pub(crate) use self::read::{read, read_kyverno, read_policy, read_template};
@@ -17,7 +19,7 @@ use crate::forms::{kubernetes::typing::WrittenExpression, native::write::put};
 #[non_exhaustive]
 pub struct CelDefinition {
     /// The compiled expressions.
-    pub policy: Arc<Policy>,
+    pub policy: Arc<CompiledPolicy>,
     /// What happens on a violation, and with which parameters the expressions are evaluated.
     pub binding: Binding,
     /// The texts of the expressions and their locations in the document. The list is empty unless the stage is native.
@@ -118,9 +120,9 @@ impl HookKind for CelDefinition {
 
     fn differences_of_native(&self) -> Vec<&'static str> {
         match self.binding.wording {
-            Wording::Native => Vec::new(),
-            Wording::Kyverno { .. } => vec!["messages do not name the policy"],
-            Wording::Kubernetes { .. } | Wording::Gatekeeper { .. } => {
+            MessageWording::Native => Vec::new(),
+            MessageWording::Kyverno { .. } => vec!["messages do not name the policy"],
+            MessageWording::Kubernetes { .. } | MessageWording::Gatekeeper { .. } => {
                 vec!["messages and audit annotations do not name the policy and the binding"]
             }
         }
@@ -129,7 +131,7 @@ impl HookKind for CelDefinition {
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         native.get::<Self>().is_some_and(|native| {
             let mut binding = self.binding.clone();
-            (binding.wording, binding.actions) = (Wording::Native, Vec::new());
+            (binding.wording, binding.actions) = (MessageWording::Native, Vec::new());
             binding.failure_policy = native.binding.failure_policy;
             let (policy, other) = (&self.policy, &native.policy);
             policy.variables().eq(other.variables())

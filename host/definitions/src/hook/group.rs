@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_admission::{Denial, Group};
+use admittance_admission::{Denial, HookGroup};
 use admittance_conditions::GroupExpression;
 use serde_json::Value as Json;
 
@@ -75,7 +75,7 @@ impl HookKind for GroupDefinition {
             members.push((member.name.clone(), plugin.hook));
         }
         let formula = self.expression.formula().clone();
-        let hook = Group::new(members, formula, self.denial.clone(), self.members_path);
+        let hook = HookGroup::new(members, formula, self.denial.clone(), self.members_path);
         Ok(PreparedHook {
             identity,
             failures: PluginDefinition::FAILURES,

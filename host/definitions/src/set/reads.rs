@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::ParsedDefinition;
 use crate::{
     DefinitionFile, DefinitionId,
-    document::{self, Document, Mistake, Mistakes, Texts, UNINTERRUPTED},
+    document::{self, Document, Mistake, Mistakes, TextCache, UNINTERRUPTED},
     forms::{DocumentForms, ReadDefinition},
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct Reads(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     forms: DocumentForms,
-    texts: Texts,
+    texts: TextCache,
     files: Mutex<HashMap<PathBuf, Vec<(DefinitionFile, Arc<ReadFile>)>>>,
 }
 

@@ -9,14 +9,14 @@ use std::{
 };
 
 use admittance_admission::on_thread_for_long_work;
-use admittance_watch::{Fingerprint, Watch, WatchConfig, Writers};
+use admittance_watch::{FileWriters, Fingerprint, Watch, WatchConfig};
 use async_trait::async_trait;
 use tokio::sync::{Mutex, watch};
 
 use super::{
     DefinitionStore, StoreError, StoreKind,
     loss::enforces_less,
-    reading::{EXTENSIONS, FilesRead, QUIET, Reading, empty_directory, file_mistake, is_definition},
+    reading::{EXTENSIONS, FilesRead, QUIET, SettledRead, empty_directory, file_mistake, is_definition},
     write::{remove_drafts, write},
 };
 use crate::{
@@ -47,7 +47,7 @@ pub struct FileStore {
     /// Notices changes of the files, and wakes the task that waits in `changed`.
     watch: Mutex<Option<Watch>>,
     /// The files that other programs are writing. They are tracked from the first call of `changed` on.
-    writers: OnceLock<Writers>,
+    writers: OnceLock<FileWriters>,
     /// The warnings about directories that had no definitions when the store was last read.
     empty: Mutex<Vec<Mistake>>,
     config: WatchConfig,
@@ -119,7 +119,7 @@ impl FileStore {
 
     /// Waits until the files seem complete. Returns their texts, and their state just before they were read.
     async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
-        let (mut reading, last) = (Reading::default(), Arc::new(last));
+        let (mut reading, last) = (SettledRead::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
             self.wait_for_writers().await?;

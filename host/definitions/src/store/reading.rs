@@ -42,7 +42,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
 
 /// Reads files like [`read_files`]. Files that cannot be read are reported in `mistakes`, and left out.
 pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
-    let mut reading = Reading::default();
+    let mut reading = SettledRead::default();
     loop {
         match reading.look(paths, |_| QUIET) {
             Ok(found) => {
@@ -87,13 +87,13 @@ impl FilesRead {
 /// Reads files repeatedly until all of them have been unchanged for a while. So no read happens while a ConfigMap's
 /// link is swapped, while a directory that is being removed looks empty, or while a half-written file is valid.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
-    listing: Listing,
+pub(super) struct SettledRead {
+    listing: FileListing,
     found: Option<FilesRead>,
     attempts: usize,
 }
 
-impl Reading {
+impl SettledRead {
     /// Returns the texts if the files have been unchanged for `quiet`; otherwise, the time until the next attempt.
     pub(super) fn look(
         &mut self,
@@ -101,7 +101,7 @@ impl Reading {
         quiet: impl Fn(&FilesRead) -> Duration,
     ) -> Result<FilesRead, Duration> {
         loop {
-            let listing = Listing::of(paths);
+            let listing = FileListing::of(paths);
             if listing == self.listing
                 && let Some(found) = self.found.take()
             {
@@ -134,7 +134,7 @@ fn kept_changing(paths: &[PathBuf]) -> FilesRead {
 
 /// The state of all files at one moment. If two listings are equal, no file has changed between them.
 #[derive(Debug, Default, PartialEq)]
-struct Listing {
+struct FileListing {
     /// The state of each given path and, if it is a symbolic link, of its target.
     paths: Vec<[Option<Stamp>; 2]>,
     /// The files at the given paths and their states. Each file is listed once.
@@ -142,7 +142,7 @@ struct Listing {
     mistakes: Mistakes,
 }
 
-impl Listing {
+impl FileListing {
     fn of(paths: &[PathBuf]) -> Self {
         let mut listing = Self::default();
         let mut seen = HashSet::new();

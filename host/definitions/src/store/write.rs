@@ -16,7 +16,10 @@ use crate::{FileChange, document::LARGEST_FILE};
 
 /// Makes these changes. Each file is replaced atomically. If a change fails, it and the changes before it are undone.
 pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
-    let staged = changes.iter().map(Staged::new).collect::<Result<Vec<_>, _>>()?;
+    let staged = changes
+        .iter()
+        .map(StagedChange::new)
+        .collect::<Result<Vec<_>, _>>()?;
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
@@ -40,7 +43,7 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
         let back = change.reversed();
-        match Staged::new(&back) {
+        match StagedChange::new(&back) {
             Err(StoreError::ChangedMeanwhile { .. }) => {}
             Err(error) => return Err(failed(error)),
             Ok(staged) => {
@@ -56,7 +59,7 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
 }
 
 /// A change that has been prepared: its new text is in a draft on disk, which is not read as a definition.
-struct Staged {
+struct StagedChange {
     path: PathBuf,
     /// The draft with the new text. For a removal, it is empty, and tests whether the directory can be changed.
     draft: NamedTempFile,
@@ -64,7 +67,7 @@ struct Staged {
     is_removed: bool,
 }
 
-impl Staged {
+impl StagedChange {
     fn new(change: &FileChange) -> Result<Self, StoreError> {
         let failed = |source| StoreError::NotWritten {
             path: change.path.clone(),

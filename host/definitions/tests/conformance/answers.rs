@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// The recorded response of kube-apiserver to a request.
 #[derive(Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct RecordedAnswer {
     pub(crate) status: u16,
     message: Option<String>,
     reason: Option<String>,
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     audit: Option<Map<String, Value>>,
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for RecordedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -30,7 +30,7 @@ impl fmt::Display for Answer {
     }
 }
 
-impl Answer {
+impl RecordedAnswer {
     /// Returns whether a policy refused the request, not the API server's validation, which says "is invalid".
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Access, AccessAttributes, Authorizer, AuthorizerError, Chain, ClusterError, ClusterKind, ClusterPage,
-    ClusterQuery, ClusterReader, Deadline, Evaluation, EvaluationSources, Labels, Outcome, Phase, Request,
-    Stage, StaticNamespaces, UserInfo, async_trait,
+    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, Chain, ClusterError, ClusterKind,
+    ClusterPage, ClusterQuery, ClusterReader, Deadline, Evaluation, EvaluationSources, Labels, Outcome,
+    Phase, Request, Stage, StaticNamespaces, UserInfo, async_trait,
 };
 use admittance_definitions::{CelDefinition, ChainDefinition};
 use serde_json::{Value, json};
@@ -25,8 +25,12 @@ struct Administrators;
 
 #[async_trait]
 impl Authorizer for Administrators {
-    async fn authorize(&self, user: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
-        Ok(Access {
+    async fn authorize(
+        &self,
+        user: &UserInfo,
+        _: &AccessAttributes,
+    ) -> Result<AccessCheckResult, AuthorizerError> {
+        Ok(AccessCheckResult {
             allowed: *user == alice(),
             reason: String::new(),
         })
@@ -34,9 +38,9 @@ impl Authorizer for Administrators {
 }
 
 #[derive(Debug)]
-struct Objects(Vec<Value>);
+struct RecordedObjects(Vec<Value>);
 
-impl Objects {
+impl RecordedObjects {
     fn find(&self, kind: &ClusterKind, namespace: Option<&str>) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(move |object| {
             let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -47,7 +51,7 @@ impl Objects {
 }
 
 #[async_trait]
-impl ClusterReader for Objects {
+impl ClusterReader for RecordedObjects {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -105,12 +109,12 @@ pub(crate) fn namespaces() -> Vec<Value> {
     namespaces.map(object).to_vec()
 }
 
-pub(crate) struct Cluster {
+pub(crate) struct ConformanceCluster {
     chains: Vec<Chain>,
     namespaces: StaticNamespaces,
 }
 
-impl Cluster {
+impl ConformanceCluster {
     pub(crate) fn new(chains: Vec<ChainDefinition>, objects: Vec<Value>) -> Self {
         let existing = namespaces();
         let labels = existing.iter().map(|namespace| {
@@ -120,7 +124,7 @@ impl Cluster {
         });
         let namespaces = StaticNamespaces::new(labels);
         let objects = existing.into_iter().chain(objects).collect();
-        let reader: Arc<dyn ClusterReader> = Arc::new(Objects(objects));
+        let reader: Arc<dyn ClusterReader> = Arc::new(RecordedObjects(objects));
         // In each phase, chains are called in the order of their names, so they are sorted.
         let mut sorted = BTreeMap::new();
         for chain in chains {

@@ -8,21 +8,21 @@ use serde_json::Value;
 use crate::{assert_differences, chains, differences, lines};
 
 #[derive(Deserialize)]
-struct Case {
+struct DocumentCase {
     name: String,
-    document: List,
+    document: DocumentList,
     status: u16,
     message: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct List {
+struct DocumentList {
     items: Vec<Value>,
 }
 
 #[test]
 fn documents_are_accepted_and_refused_as_in_kube_apiserver() {
-    let cases: Vec<Case> = lines("accepts.jsonl");
+    let cases: Vec<DocumentCase> = lines("accepts.jsonl");
     let mut found = BTreeMap::new();
     for case in &cases {
         let read = chains(&case.document.items);

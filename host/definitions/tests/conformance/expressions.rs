@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, Refusal, RefusalCause, Request,
+    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, RefusalCause, Request,
+    RequestRefusal,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{assert_differences, chains, cluster::Cluster, differences, lines};
+use crate::{assert_differences, chains, cluster::ConformanceCluster, differences, lines};
 
 #[derive(Deserialize)]
-struct Case {
+struct ExpressionCase {
     expression: String,
     /// The recorded result of kube-apiserver. For an expression that was only compiled, it is `accepted` or `refused`;
     /// for others, the value, or null after an error.
@@ -59,12 +60,12 @@ fn object(is_shown: bool) -> Object {
 
 #[tokio::test]
 async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
-    let cases: Vec<Case> = lines("cel.jsonl");
+    let cases: Vec<ExpressionCase> = lines("cel.jsonl");
     let mut found = BTreeMap::new();
     let mut all = Vec::new();
     for (
         index,
-        Case {
+        ExpressionCase {
             expression,
             kube,
             why,
@@ -97,10 +98,10 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
             _ => {}
         }
     }
-    let cluster = Cluster::new(all, Vec::new());
+    let cluster = ConformanceCluster::new(all, Vec::new());
     for (
         index,
-        Case {
+        ExpressionCase {
             expression,
             kube,
             why,
@@ -120,7 +121,7 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
         request = request.with_object(object(expression.starts_with("dyn(object).")));
         request.name = format!("ev-{index}");
         let outcome = cluster.admit(request).await;
-        let Decision::Refused(Refusal {
+        let Decision::Refused(RequestRefusal {
             cause: RefusalCause::Denied(denial),
             ..
         }) = outcome.decision

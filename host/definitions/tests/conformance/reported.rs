@@ -6,7 +6,7 @@ use admittance_admission::{GroupVersionKind, Object, Operation, Outcome, Request
 use admittance_definitions::load;
 use serde_json::{Value, json};
 
-use crate::{cluster::Cluster, data};
+use crate::{cluster::ConformanceCluster, data};
 
 /// Returns the outcome of the policy and the request in the directory `name`, which is named after a bug report.
 async fn outcome(name: &str) -> Outcome {
@@ -21,7 +21,7 @@ async fn outcome(name: &str) -> Outcome {
     let object = Object::from_value(asked["object"].clone()).unwrap();
     let request = Request::new(Operation::Create, kind, resource).with_object(object);
     let objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}})];
-    Cluster::new(chains, objects).admit(request).await
+    ConformanceCluster::new(chains, objects).admit(request).await
 }
 
 #[tokio::test]
@@ -66,6 +66,6 @@ async fn the_cel_function_or_value_accepts_a_value_that_is_not_optional() {
         "spec": {"containers": [{"name": "a", "image": "a"}]},
     });
     let request = Request::described(Object::from_value(pod), None, None, None, None).unwrap();
-    let outcome = Cluster::new(chains, Vec::new()).admit(request).await;
+    let outcome = ConformanceCluster::new(chains, Vec::new()).admit(request).await;
     assert!(outcome.is_allowed(), "{:?}", outcome.decision);
 }

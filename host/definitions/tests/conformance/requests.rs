@@ -8,36 +8,36 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    answers::{Answer, defaulted},
+    answers::{RecordedAnswer, defaulted},
     assert_differences, chains,
-    cluster::{Cluster, alice, namespaces},
+    cluster::{ConformanceCluster, alice, namespaces},
     data, differences, lines,
 };
 
 #[derive(Deserialize)]
-struct Case {
+struct RequestCase {
     name: String,
     policies: Vec<Value>,
     accepted: bool,
     why: Option<String>,
     existing: Vec<Value>,
-    requests: Vec<Recorded>,
+    requests: Vec<ConformanceRequest>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Recorded {
+struct ConformanceRequest {
     method: String,
     path: String,
     content_type: String,
     body: Value,
     #[serde(flatten)]
-    answer: Answer,
+    answer: RecordedAnswer,
 }
 
 /// What the path of a request addresses: the resource, the names, and the query.
 #[derive(Default)]
-struct Target {
+struct PathTarget {
     resource: GroupVersionResource,
     namespace: Option<String>,
     name: Option<String>,
@@ -45,7 +45,7 @@ struct Target {
     query: Vec<(String, String)>,
 }
 
-impl Target {
+impl PathTarget {
     fn parse(path: &str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -113,10 +113,10 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-impl Recorded {
+impl ConformanceRequest {
     /// Returns the API server's admission requests for this request: one for each object of a collection.
     fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
-        let target = Target::parse(&self.path);
+        let target = PathTarget::parse(&self.path);
         let is_of_target = |object: &&Value| {
             let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
             text("/metadata/namespace").or_else(|| text("/metadata/name")) == target.namespace
@@ -204,7 +204,7 @@ impl Recorded {
     }
 
     /// Returns how the outcome of the request differs from the recorded response; `None` if they agree.
-    async fn difference(&self, cluster: &Cluster, existing: &[Value]) -> Option<String> {
+    async fn difference(&self, cluster: &ConformanceCluster, existing: &[Value]) -> Option<String> {
         for request in self.admission_requests(existing) {
             let outcome = cluster.admit(request).await;
             if !outcome.is_allowed() || self.method != "DELETE" {
@@ -218,7 +218,7 @@ impl Recorded {
 /// kube-apiserver had the policies of all cases at the same time, so the chains of all cases are called here as well.
 #[tokio::test]
 async fn requests_get_the_same_responses_as_from_kube_apiserver() {
-    let cases: Vec<Case> = lines("cases.jsonl");
+    let cases: Vec<RequestCase> = lines("cases.jsonl");
     let mut found = BTreeMap::new();
     let (mut all, mut objects): (Vec<ChainDefinition>, _) = (Vec::new(), Vec::new());
     let crds = std::fs::read_to_string(data("crds.json")).unwrap();
@@ -261,7 +261,7 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
             }
         }
     }
-    let cluster = Cluster::new(all, objects);
+    let cluster = ConformanceCluster::new(all, objects);
     let refused = cases.iter().filter(|case| !case.accepted).count();
     let total = requests.len() + refused;
     for (case, index, request) in requests {

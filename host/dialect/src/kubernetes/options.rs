@@ -8,7 +8,7 @@ use super::target::ResourceTarget;
 
 /// The type of a query parameter's value.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum ParameterForm {
     Text,
     Texts,
     Flag,
@@ -16,35 +16,35 @@ enum Form {
 }
 
 /// The requests that open a connection: resource, subresource, kind of the options, and fields of the options.
-const CONNECT: [(&str, &str, &str, &[(&str, Form)]); 6] = [
+const CONNECT: [(&str, &str, &str, &[(&str, ParameterForm)]); 6] = [
     ("pods", "exec", "PodExecOptions", &STREAMS_AND_COMMAND),
     ("pods", "attach", "PodAttachOptions", &STREAMS),
     (
         "pods",
         "portforward",
         "PodPortForwardOptions",
-        &[("ports", Form::Numbers)],
+        &[("ports", ParameterForm::Numbers)],
     ),
     ("pods", "proxy", "PodProxyOptions", &[]),
     ("services", "proxy", "ServiceProxyOptions", &[]),
     ("nodes", "proxy", "NodeProxyOptions", &[]),
 ];
 
-const STREAMS: [(&str, Form); 5] = [
-    ("stdin", Form::Flag),
-    ("stdout", Form::Flag),
-    ("stderr", Form::Flag),
-    ("tty", Form::Flag),
-    ("container", Form::Text),
+const STREAMS: [(&str, ParameterForm); 5] = [
+    ("stdin", ParameterForm::Flag),
+    ("stdout", ParameterForm::Flag),
+    ("stderr", ParameterForm::Flag),
+    ("tty", ParameterForm::Flag),
+    ("container", ParameterForm::Text),
 ];
 
-const STREAMS_AND_COMMAND: [(&str, Form); 6] = [
+const STREAMS_AND_COMMAND: [(&str, ParameterForm); 6] = [
     STREAMS[0],
     STREAMS[1],
     STREAMS[2],
     STREAMS[3],
     STREAMS[4],
-    ("command", Form::Texts),
+    ("command", ParameterForm::Texts),
 ];
 
 /// Returns the kind of the options of a request that opens a connection, and the options as an object of that kind.
@@ -80,14 +80,14 @@ pub(super) fn of_connection(
     (kind, Object::from_value(Value::Object(object)))
 }
 
-fn read(values: &[String], form: Form) -> Option<Value> {
+fn read(values: &[String], form: ParameterForm) -> Option<Value> {
     let first = values.first()?;
     Some(match form {
-        Form::Text => json!(first),
-        Form::Texts => json!(values),
+        ParameterForm::Text => json!(first),
+        ParameterForm::Texts => json!(values),
         // Like Kubernetes, this reads any value of a Boolean parameter except `false` and `0` as true.
-        Form::Flag => json!(!matches!(first.to_ascii_lowercase().as_str(), "false" | "0")),
-        Form::Numbers => {
+        ParameterForm::Flag => json!(!matches!(first.to_ascii_lowercase().as_str(), "false" | "0")),
+        ParameterForm::Numbers => {
             let numbers = values.iter().flat_map(|value| value.split(','));
             json!(
                 numbers

@@ -7,7 +7,7 @@ use crate::{Rejection, RejectionKind};
 
 /// The meaning of a path of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ApiTarget {
     /// The path names a resource, or a collection of resources.
     Resource(ResourceTarget),
     /// The path names no resource, such as `/version`, `/healthz`, or a path for discovery.
@@ -39,7 +39,7 @@ const CONNECTS: [(&str, &[&str]); 3] = [
     ("nodes", &["proxy"]),
 ];
 
-impl Target {
+impl ApiTarget {
     /// Parses the path of a URI, which must not be decoded yet.
     ///
     /// # Errors
@@ -156,20 +156,20 @@ mod tests {
             ("/apis/apps/v1/namespaces/a/deployments/b/scale", "apps/v1/deployments a b scale"),
             ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x", "rbac.authorization.k8s.io/v1/clusterroles - system:x -"),
         ] {
-            match Target::parse(path) {
-                Ok(Target::Resource(target)) => assert_eq!(written(&target), expected, "{path}"),
+            match ApiTarget::parse(path) {
+                Ok(ApiTarget::Resource(target)) => assert_eq!(written(&target), expected, "{path}"),
                 other => panic!("{path}: {other:?}"),
             }
         }
         for path in ["/", "", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/API/v1/pods", "/openapi/v3/apis/apps/v1"] {
-            assert_eq!(Target::parse(path), Ok(Target::Other), "{path}");
+            assert_eq!(ApiTarget::parse(path), Ok(ApiTarget::Other), "{path}");
         }
         for path in [
             "//api/v1/pods", "/api//v1/pods", "/api/v1/pods//", "/api/v1/./pods", "/version/../api/v1/pods",
             "/version/%2e%2e/api/v1/pods", "/version/%2E./api", "/api/v1%2Fpods", "/api/v1/pods%5Cb", "/api/v1/pods%00",
             "/api/v1/%2570ods", "/api/v1/pods%3Fx", "/api/v1/pods/%0a", "/api/v1/%ff",
         ] {
-            let rejection = Target::parse(path).unwrap_err();
+            let rejection = ApiTarget::parse(path).unwrap_err();
             assert_eq!(rejection.kind, RejectionKind::Ambiguous, "{path}");
         }
     }
@@ -184,7 +184,7 @@ mod tests {
             ("/apis/x/v1/pods/b/exec", false),
             ("/api/v1/namespaces/a/pods/exec", false),
         ] {
-            let Ok(Target::Resource(target)) = Target::parse(path) else {
+            let Ok(ApiTarget::Resource(target)) = ApiTarget::parse(path) else {
                 panic!("{path}")
             };
             assert_eq!(target.is_connect(), expected, "{path}");

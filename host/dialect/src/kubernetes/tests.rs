@@ -59,7 +59,7 @@ fn method_and_path_determine_which_requests_chains_inspect() {
     assert_eq!(class(&patch), "CREATE v1/pods");
 }
 
-fn read(head: &Parts, body: &str) -> Result<Reading, Rejection> {
+fn read(head: &Parts, body: &str) -> Result<BodyReading, Rejection> {
     let Class::Inspect(inspection) = KubernetesApi.classify(head) else {
         panic!("{head:?}")
     };
@@ -79,7 +79,7 @@ fn creations_and_updates_are_read_from_the_body() {
         ..UserInfo::default()
     };
     create.extensions.insert(user.clone());
-    let Ok(Reading::Admit { request, .. }) = read(&create, POD) else {
+    let Ok(BodyReading::Admit { request, .. }) = read(&create, POD) else {
         panic!()
     };
     assert_eq!(
@@ -105,7 +105,7 @@ fn creations_and_updates_are_read_from_the_body() {
         object: object(POD),
         patched: None,
     });
-    let Ok(Reading::Admit { request, .. }) = read(&update, POD) else {
+    let Ok(BodyReading::Admit { request, .. }) = read(&update, POD) else {
         panic!()
     };
     assert!(request.old_object.is_some() && !request.dry_run);
@@ -123,7 +123,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         &[("content-type", "application/merge-patch+json")],
     );
     patch.extensions.insert(state.clone());
-    let Ok(Reading::Fixed { request, rejection }) = read(&patch, r#"{"metadata":{"labels":{"x":"y"}}}"#)
+    let Ok(BodyReading::Fixed { request, rejection }) = read(&patch, r#"{"metadata":{"labels":{"x":"y"}}}"#)
     else {
         panic!()
     };
@@ -139,7 +139,8 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         patched: None,
         ..state
     });
-    let Ok(Reading::Fixed { request, .. }) = read(&delete, r#"{"kind":"DeleteOptions","dryRun":["All"]}"#)
+    let Ok(BodyReading::Fixed { request, .. }) =
+        read(&delete, r#"{"kind":"DeleteOptions","dryRun":["All"]}"#)
     else {
         panic!()
     };
@@ -151,7 +152,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
     // Since the request has a body, the API server ignores `dryRun` in the query and deletes the object.
     delete.uri = "/api/v1/namespaces/n/pods/a?dryRun=All".parse().unwrap();
     for (body, expected) in [("", true), (r#"{"kind":"DeleteOptions"}"#, false)] {
-        let Ok(Reading::Fixed { request, .. }) = read(&delete, body) else {
+        let Ok(BodyReading::Fixed { request, .. }) = read(&delete, body) else {
             panic!("{body}")
         };
         assert_eq!(request.dry_run, expected, "{body}");
@@ -187,7 +188,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         ),
     ] {
         let head = head("POST", &format!("/api/v1/namespaces/n/{path}"), &[]);
-        let Ok(Reading::Fixed { request, .. }) = read(&head, "") else {
+        let Ok(BodyReading::Fixed { request, .. }) = read(&head, "") else {
             panic!("{path}")
         };
         assert!(!request.dry_run, "{path}");

@@ -1,7 +1,7 @@
 use admittance_admission::GroupVersionResource;
 
 use super::*;
-use crate::{KindSource, Rest, RestConfig, Route, ValueSource};
+use crate::{KindSource, Rest, RestConfig, RestRoute, ValueSource};
 
 fn path(text: &str) -> PathAndQuery {
     text.parse().unwrap()
@@ -35,7 +35,7 @@ fn dialect(operation: Operation) -> Rest {
         ..GroupVersionResource::default()
     };
     let kind = KindSource::Fixed("Job".to_owned());
-    let mut route = Route::new([Method::PUT], "/v1/jobs", operation, resource, kind);
+    let mut route = RestRoute::new([Method::PUT], "/v1/jobs", operation, resource, kind);
     route.object = "/Job".parse().unwrap();
     route.name = vec![ValueSource::Pointer("/Job/ID".parse().unwrap())];
     Rest::new(RestConfig::new(vec![route])).unwrap()

@@ -6,11 +6,11 @@ use admittance_admission::{GroupVersionKind, Object, Operation, Pointer, Request
 use bytes::Bytes;
 use http::{Method, request::Parts};
 
-use super::{KindSource, Matched, ValueSource};
+use super::{KindSource, MatchedRoute, ValueSource};
 use crate::{Rejection, RejectionKind};
 
 /// The body of a request that is not a patch.
-pub(super) enum Document<'b> {
+pub(super) enum BodyDocument<'b> {
     /// The body contains no object, so there is nothing that chains could judge.
     Nothing,
     /// The body is empty, and the operation does not need a body.
@@ -22,14 +22,14 @@ pub(super) enum Document<'b> {
     },
 }
 
-impl Matched {
-    pub(super) fn document<'b>(&self, head: &Parts, body: &'b Bytes) -> Result<Document<'b>, Rejection> {
+impl MatchedRoute {
+    pub(super) fn document<'b>(&self, head: &Parts, body: &'b Bytes) -> Result<BodyDocument<'b>, Rejection> {
         let route = &self.route.route;
         let text = std::str::from_utf8(body).map_err(malformed)?;
         if text.trim().is_empty() {
             return match (route.operation, route.optional) {
-                (Operation::Delete | Operation::Connect, _) => Ok(Document::Empty),
-                (_, true) => Ok(Document::Nothing),
+                (Operation::Delete | Operation::Connect, _) => Ok(BodyDocument::Empty),
+                (_, true) => Ok(BodyDocument::Nothing),
                 (operation, false) if head.method == Method::DELETE => Err(malformed(format!(
                     "it is empty, and the route's operation is {operation}, which has an object: a route of its own for \
                      DELETE, with `operation: DELETE`, accepts it"
@@ -41,7 +41,7 @@ impl Matched {
         // An object with the same key twice is refused, because servers differ in which of the two values they use.
         let whole = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
-            None => return Ok(Document::Nothing),
+            None => return Ok(BodyDocument::Nothing),
             Some(part) => part,
         };
         let object = if route.object.segments().is_empty() {
@@ -49,7 +49,7 @@ impl Matched {
         } else {
             Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?
         };
-        Ok(Document::Whole { text, object })
+        Ok(BodyDocument::Whole { text, object })
     }
 
     /// Returns a JSON text with its keys in the spelling that the route configures.

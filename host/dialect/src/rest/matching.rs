@@ -6,7 +6,7 @@ use admittance_admission::path::{self, PathReadings};
 use http::{Method, request::Parts};
 use matchit::Router;
 
-use super::{Matched, PreparedRoute, Rest, Unmatched};
+use super::{MatchedRoute, PreparedRoute, Rest, UnmatchedWrites};
 use crate::{Class, Rejection, RejectionKind, ambiguous};
 
 impl PreparedRoute {
@@ -29,7 +29,7 @@ pub(super) fn in_one_case(template: &str) -> String {
     text + &path::in_one_case(rest)
 }
 
-impl Matched {
+impl MatchedRoute {
     fn new(
         route: &Arc<PreparedRoute>,
         template: &Router<()>,
@@ -64,20 +64,20 @@ impl Matched {
 
 impl Rest {
     /// Returns the first route that matches the method and `path`, one of the possible decodings of a request's path.
-    fn find(&self, method: &Method, path: &str) -> Option<Matched> {
+    fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
         self.routes
             .iter()
             .filter(|route| route.route.methods.contains(method))
-            .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
+            .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
     }
 
     /// Returns whether a server that ignores case could read this path as another route or parameters than `first`.
-    fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
+    fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
                 .iter()
                 .filter(|route| route.takes(method))
-                .find_map(|route| Matched::new(route, template(route), path, path::lenient_parameter))
+                .find_map(|route| MatchedRoute::new(route, template(route), path, path::lenient_parameter))
         };
         let exact = find(|route| &route.template, path);
         let in_any_case = find(|route| &route.lenient_template, &path::in_one_case(path));
@@ -91,7 +91,7 @@ impl Rest {
     }
 
     /// Returns the route of a request, or `None` if no route matches. The error states why the request is ambiguous.
-    pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
+    pub(super) fn route(&self, head: &Parts) -> Result<Option<MatchedRoute>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::new(path);
         let mut found = readings.iter().filter_map(|path| self.find(method, path));
@@ -150,16 +150,16 @@ impl Rest {
         let is_read = is_read(&head.method);
         match self.unmatched {
             _ if is_read => Class::Pass,
-            Unmatched::Refuse => Class::Refuse(Rejection::new(
+            UnmatchedWrites::Refuse => Class::Refuse(Rejection::new(
                 RejectionKind::Unmatched,
                 "no route matches this method and path, and unmatched writes are refused",
             )),
             // A server may treat an unknown method like any other, so it is refused if the path could belong to a
             // route.
-            Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
+            UnmatchedWrites::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
                 Class::Refuse(ambiguous("its method is unknown"))
             }
-            Unmatched::Pass => Class::Pass,
+            UnmatchedWrites::Pass => Class::Pass,
         }
     }
 }

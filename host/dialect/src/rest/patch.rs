@@ -5,8 +5,8 @@ use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
 use http::{Method, header::CONTENT_TYPE, request::Parts};
 
-use super::{Matched, PatchType, document::malformed, replace_at};
-use crate::{Reading, Rejection, RejectionKind, StoredState, ambiguous, template::wrap_at};
+use super::{MatchedRoute, PatchType, document::malformed, replace_at};
+use crate::{BodyReading, Rejection, RejectionKind, StoredState, ambiguous, template::wrap_at};
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -28,7 +28,7 @@ impl ClientPatch {
     }
 }
 
-impl Matched {
+impl MatchedRoute {
     /// Returns whether the request is a patch and stages see its result instead of its body.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
@@ -84,9 +84,9 @@ impl Matched {
     }
 
     /// Reads a patch as an update of the stored object to the result of the patch.
-    pub(super) fn read_patch(&self, head: &Parts, body: &Bytes) -> Result<Reading, Rejection> {
+    pub(super) fn read_patch(&self, head: &Parts, body: &Bytes) -> Result<BodyReading, Rejection> {
         let Some(patch) = self.parse_patch(head, body)? else {
-            return Ok(Reading::Nothing);
+            return Ok(BodyReading::Nothing);
         };
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
@@ -109,7 +109,7 @@ impl Matched {
             .map_err(|error| malformed(format!("the result of the patch is {error}")))?;
         let mut request = self.request(head, text, Some(object))?;
         request.old_object = Some(stored);
-        Ok(Reading::Admit {
+        Ok(BodyReading::Admit {
             request: Box::new(request),
             canonical: match &patch {
                 ClientPatch::Merge(patch) if patch.text().as_bytes() != body => {

@@ -1,31 +1,31 @@
 use admittance_admission::{GroupVersionResource, Operation, keywords};
 use http::{HeaderName, Method};
 
-use crate::{Pattern, Pointer};
+use crate::{Pointer, PointerPattern};
 
 /// The routes of a JSON API. Chains see the requests that match a route.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestConfig {
     /// The routes. Each request belongs to the first of them that matches.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RestRoute>,
     /// The handling of writes that no route matches.
-    pub unmatched: Unmatched,
+    pub unmatched: UnmatchedWrites,
 }
 
 impl RestConfig {
     /// Returns a configuration with these routes, which refuses writes that match no route.
-    pub fn new(routes: Vec<Route>) -> Self {
+    pub fn new(routes: Vec<RestRoute>) -> Self {
         Self {
             routes,
-            unmatched: Unmatched::Refuse,
+            unmatched: UnmatchedWrites::Refuse,
         }
     }
 }
 
 /// The handling of writes that no route matches. Every method except GET, HEAD, OPTIONS and TRACE is a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unmatched {
+pub enum UnmatchedWrites {
     /// Refuses the request, so that no write bypasses the chains.
     #[default]
     Refuse,
@@ -33,12 +33,12 @@ pub enum Unmatched {
     Pass,
 }
 
-keywords!(Unmatched, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
+keywords!(UnmatchedWrites, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
 
 /// Describes the HTTP requests to which the route applies, and where they contain the parts of the admission request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Route {
+pub struct RestRoute {
     /// The methods of the requests to which the route applies.
     pub methods: Vec<Method>,
     /// The path of the requests, with parameters, such as `/v1/job/{id}`. `{*id}` matches the rest of the path.
@@ -66,7 +66,7 @@ pub struct Route {
     /// The correct spelling of keys of the body that none of the route's pointers contains. The body is rewritten to
     /// this spelling, because servers written in Go ignore the case of keys. Keys in the route's pointers are always
     /// rewritten.
-    pub spellings: Vec<Pattern>,
+    pub spellings: Vec<PointerPattern>,
     /// Whether the route's requests are dry runs, whose result the control plane does not store.
     pub dry_run: bool,
     /// The query that fetches the stored object, if stages need it: they then see the old object and a PATCH's result.
@@ -129,7 +129,7 @@ pub enum ValueSource {
     Pointer(Pointer),
 }
 
-impl Route {
+impl RestRoute {
     /// Returns a route whose object is the whole body, and whose requests have no name and namespace.
     pub fn new(
         methods: impl IntoIterator<Item = Method>,

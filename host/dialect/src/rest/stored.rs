@@ -9,17 +9,17 @@ use http::{
 };
 
 use super::{
-    Matched, PatchType, Route, RouteProblem, ValueSource,
-    document::{Document, malformed},
+    MatchedRoute, PatchType, RestRoute, RouteProblem, ValueSource,
+    document::{BodyDocument, malformed},
 };
 use crate::{
     Rejection, StoredQuery, ambiguous,
-    template::{Template, encoded, is_segment},
+    template::{PathTemplate, encoded, is_segment},
 };
 
 /// The path of the stored object, with placeholders.
 #[derive(Clone, Debug)]
-pub(super) struct StoredPath(Template<Placeholder>);
+pub(super) struct StoredPath(PathTemplate<Placeholder>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Placeholder {
@@ -33,7 +33,7 @@ enum Placeholder {
 impl StoredPath {
     /// Parses the path of the stored object that the route configures. Returns `None` if it configures none, so that
     /// the path of the client's request is used.
-    pub(super) fn new(route: &Route) -> Result<Option<Self>, RouteProblem> {
+    pub(super) fn new(route: &RestRoute) -> Result<Option<Self>, RouteProblem> {
         let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
             return Ok(None);
         };
@@ -44,7 +44,7 @@ impl StoredPath {
             name => Placeholder::Parameter(name.to_owned()),
         };
         let wrong = || RouteProblem::StoredPath(text.clone());
-        let template = Template::parse(text, |name| Some(placeholder(name))).ok_or_else(wrong)?;
+        let template = PathTemplate::parse(text, |name| Some(placeholder(name))).ok_or_else(wrong)?;
         for placeholder in template.placeholders() {
             if let Placeholder::Parameter(name) = placeholder
                 && !route.has_parameter(name)
@@ -61,7 +61,7 @@ impl StoredPath {
 }
 
 /// Returns the mistakes in a route's fields about patches and the stored object, each with the name of the field.
-pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
+pub(super) fn mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);
     let is_fetched = route.get.is_some();
@@ -86,7 +86,7 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
     .collect()
 }
 
-impl Matched {
+impl MatchedRoute {
     /// Returns the query for the stored object; `None` if the route does not fetch it, or the body has no object.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
@@ -100,9 +100,9 @@ impl Matched {
             self.stored_uri(head, "")?
         } else {
             match self.document(head, body)? {
-                Document::Nothing => return Ok(None),
-                Document::Empty => self.stored_uri(head, "")?,
-                Document::Whole { text, .. } => self.stored_uri(head, &text)?,
+                BodyDocument::Nothing => return Ok(None),
+                BodyDocument::Empty => self.stored_uri(head, "")?,
+                BodyDocument::Whole { text, .. } => self.stored_uri(head, &text)?,
             }
         };
         let mut request = http::Request::new(());

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance_admission::{Denial, GroupVersionResource, Operation, Refusal};
+use admittance_admission::{Denial, GroupVersionResource, Operation, RequestRefusal};
 use http::{HeaderName, HeaderValue, Method, header::RETRY_AFTER};
 use serde_json::Value;
 
@@ -19,8 +19,8 @@ fn pointer(text: &str) -> Pointer {
 }
 
 /// Returns the route with which Nomad registers jobs, as in the example configuration.
-fn register(path: &str) -> Route {
-    Route {
+fn register(path: &str) -> RestRoute {
+    RestRoute {
         namespace: vec![
             ValueSource::Query("namespace".into()),
             ValueSource::Pointer(pointer("/Namespace")),
@@ -30,7 +30,7 @@ fn register(path: &str) -> Route {
         name: vec![ValueSource::Pointer(pointer("/Job/ID"))],
         object: pointer("/Job"),
         spellings: vec!["/Job/TaskGroups/*/Tasks/*/Config".parse().unwrap()],
-        ..Route::new(
+        ..RestRoute::new(
             [Method::PUT, Method::POST],
             path,
             Operation::Create,
@@ -41,23 +41,23 @@ fn register(path: &str) -> Route {
 }
 
 fn nomad() -> Rest {
-    nomad_with(Unmatched::Pass)
+    nomad_with(UnmatchedWrites::Pass)
 }
 
-fn nomad_with(unmatched: Unmatched) -> Rest {
+fn nomad_with(unmatched: UnmatchedWrites) -> Rest {
     Rest::new(RestConfig {
         unmatched,
         routes: vec![
             register("/v1/jobs"),
-            Route {
+            RestRoute {
                 optional: true,
                 operation: Operation::Update,
                 ..register("/v1/job/{*id}")
             },
-            Route {
+            RestRoute {
                 name: vec![ValueSource::Path("id".into())],
                 namespace: vec![ValueSource::Header(HeaderName::from_static("x-namespace"))],
-                ..Route::new(
+                ..RestRoute::new(
                     [Method::DELETE],
                     "/v1/job/{id}",
                     Operation::Delete,
@@ -234,12 +234,12 @@ fn no_spelling_of_a_path_bypasses_a_route() {
     ] {
         let head = head(method, path);
         assert_eq!(
-            class(&nomad_with(Unmatched::Refuse), &head),
+            class(&nomad_with(UnmatchedWrites::Refuse), &head),
             refuse,
             "{why}: {method} {path}"
         );
         assert_eq!(
-            class(&nomad_with(Unmatched::Pass), &head),
+            class(&nomad_with(UnmatchedWrites::Pass), &head),
             pass,
             "{why}: {method} {path}"
         );
@@ -273,12 +273,12 @@ fn no_override_of_method_or_path_bypasses_a_route() {
         let name: HeaderName = header.0.parse().unwrap();
         head.headers.insert(name, HeaderValue::from_static(header.1));
         assert_eq!(
-            class(&nomad_with(Unmatched::Refuse), &head),
+            class(&nomad_with(UnmatchedWrites::Refuse), &head),
             refuse,
             "{method} {path} {header:?}"
         );
         assert_eq!(
-            class(&nomad_with(Unmatched::Pass), &head),
+            class(&nomad_with(UnmatchedWrites::Pass), &head),
             pass,
             "{method} {path} {header:?}"
         );
@@ -289,7 +289,7 @@ fn no_override_of_method_or_path_bypasses_a_route() {
 fn a_path_that_differs_from_a_template_in_case_is_refused() {
     let dialect = Rest::new(RestConfig {
         routes: vec![register("/v1/Jobs/{jobID}")],
-        unmatched: Unmatched::Pass,
+        unmatched: UnmatchedWrites::Pass,
     })
     .unwrap();
     for (path, expected) in [
@@ -305,17 +305,17 @@ fn a_path_that_differs_from_a_template_in_case_is_refused() {
 /// If two routes could match a request, the server could use another route than the chains, so the request is refused.
 #[test]
 fn a_request_that_servers_could_match_to_two_routes_is_refused() {
-    let plan = Route {
+    let plan = RestRoute {
         dry_run: true,
         ..register("/v1/job/{id}/plan")
     };
-    let update = Route {
+    let update = RestRoute {
         optional: true,
         ..register("/v1/job/{*id}")
     };
     let dialect = Rest::new(RestConfig {
         routes: vec![plan, update],
-        unmatched: Unmatched::Refuse,
+        unmatched: UnmatchedWrites::Refuse,
     })
     .unwrap();
     for (path, expected) in [
@@ -368,8 +368,8 @@ fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
     ] {
         let head = head(method, uri);
         let got = match nomad().read(&head, &inspect(&head), &Bytes::from(body)) {
-            Ok(Reading::Nothing) => "nothing".to_owned(),
-            Ok(Reading::Admit { request, .. } | Reading::Fixed { request, .. }) => format!(
+            Ok(BodyReading::Nothing) => "nothing".to_owned(),
+            Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {}",
                 request.namespace.as_deref().unwrap_or("-"),
                 request.name,
@@ -386,7 +386,7 @@ fn name_and_namespace_are_read_from_headers() {
     let mut head = head("DELETE", "/v1/job/a");
     let inspection = inspect(&head);
     head.headers.insert("x-namespace", HeaderValue::from_static("n"));
-    let Ok(Reading::Admit { request, .. }) = nomad().read(&head, &inspection, &Bytes::new()) else {
+    let Ok(BodyReading::Admit { request, .. }) = nomad().read(&head, &inspection, &Bytes::new()) else {
         panic!("it is a request");
     };
     assert_eq!(request.namespace.as_deref(), Some("n"));
@@ -414,7 +414,7 @@ fn identity_fields_are_by_default_those_of_name_and_namespace() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);
-    let route = Route {
+    let route = RestRoute {
         identity: Some(vec![pointer("/Job/Type")]),
         ..register("/v1/jobs")
     };
@@ -444,11 +444,11 @@ fn a_changed_object_is_written_in_the_key_spelling_of_the_body() {
 #[test]
 fn every_mistake_in_a_route_is_reported() {
     let config = RestConfig {
-        unmatched: Unmatched::Refuse,
+        unmatched: UnmatchedWrites::Refuse,
         routes: vec![
             register("v1/jobs"),
             register("/v1/{id"),
-            Route {
+            RestRoute {
                 methods: Vec::new(),
                 name: vec![ValueSource::Path("id".into())],
                 identity: Some(vec![pointer("/Namespace")]),
@@ -475,7 +475,7 @@ fn every_mistake_in_a_route_is_reported() {
 
 #[test]
 fn a_reply_has_the_status_and_the_reason_of_the_refusal() {
-    let denied = Refusal {
+    let denied = RequestRefusal {
         chain: "c".into(),
         stage: "s".into(),
         cause: RefusalCause::Denied(Denial::new(422, "Unfit", "no")),

@@ -4,7 +4,7 @@ use admittance_admission::Request;
 use http::{Method, header::CONTENT_TYPE};
 
 use super::{PreparedRoute, ValueSource};
-use crate::template::{Template, encoded, wrap_at};
+use crate::template::{PathTemplate, encoded, wrap_at};
 
 /// The value of every path parameter in an example request.
 const EXAMPLE: &str = "example";
@@ -24,7 +24,7 @@ impl PreparedRoute {
         }
         let method = route.methods.iter().find(|method| *method != Method::PATCH)?;
         let name = |name: &str| Some(name.trim_start_matches('*').to_owned());
-        let path = Template::parse(&route.path, name)?.filled(|parameter| match request {
+        let path = PathTemplate::parse(&route.path, name)?.filled(|parameter| match request {
             Some(request) => self.value(parameter, request).map(encoded).ok_or(()),
             None => Ok(EXAMPLE.to_owned()),
         });

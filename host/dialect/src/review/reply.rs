@@ -1,6 +1,6 @@
 //! Writes replies that contain a `Status` of Kubernetes instead of a review.
 
-use admittance_admission::{Refusal, RefusalStatus};
+use admittance_admission::{RefusalStatus, RequestRefusal};
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> ht
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }
 
-pub(crate) fn refusal_reply(refusal: &Refusal) -> http::Response<Bytes> {
+pub(crate) fn refusal_reply(refusal: &RequestRefusal) -> http::Response<Bytes> {
     reply(RefusalStatus::from_refusal(refusal))
 }
 

@@ -36,13 +36,13 @@ const GIB: u64 = 1024 * MIB;
 
 /// Facts about sections of the configuration file that the readers of its other sections need.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sections<'a> {
+pub(crate) struct SectionContext<'a> {
     pub(crate) listen: &'a ListenConfig,
     pub(crate) ensembles: ConfiguredEnsembles,
     has_cluster: bool,
 }
 
-impl Sections<'_> {
+impl SectionContext<'_> {
     /// Reports a mistake at `node` if no Kubernetes cluster is configured, because the node needs one.
     pub(crate) fn need_kubernetes(self, node: &Node<'_>) {
         if !self.has_cluster {
@@ -78,7 +78,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     }
     let listen = fields.get_or_default("listen", ports::listen);
     let admin = fields.get_optional("admin", admin::admin);
-    let sections = Sections {
+    let sections = SectionContext {
         listen: &listen,
         ensembles: ConfiguredEnsembles::read(&fields),
         has_cluster: fields.has("cluster"),

@@ -10,18 +10,18 @@ use admittance_bcs::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, EndReason};
-use admittance_net::upstream::{Server, Upstream, UpstreamConfig};
+use admittance_net::upstream::{Upstream, UpstreamConfig, UpstreamServer};
 use async_trait::async_trait;
 use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request, Response};
 
 pub(super) use self::section::registration;
-use super::{Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront};
+use super::{FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront};
 use crate::{
     Error,
     config::{checked_lists, refuse_discovery, upstream_section},
-    handler::Serving,
+    handler::FrontEndHandler,
     status::DriverStatus,
 };
 
@@ -96,14 +96,14 @@ impl FrontConfig for BcsConfig {
         BcsConfig::dialect(self).headers()
     }
 
-    fn servers(&self) -> &[Server] {
+    fn servers(&self) -> &[UpstreamServer] {
         match &self.servers {
             SchedulersConfig::Listed(servers) => servers,
             SchedulersConfig::Discovered(_) => &[],
         }
     }
 
-    fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str> {
+    fn set_servers(&mut self, servers: Vec<UpstreamServer>) -> Result<(), &'static str> {
         self.servers = SchedulersConfig::Listed(servers);
         Ok(())
     }
@@ -117,8 +117,8 @@ impl FrontConfig for BcsConfig {
     }
 }
 
-impl Front for MesosDriver {
-    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+impl FrontKind for MesosDriver {
+    fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }
 
@@ -137,7 +137,7 @@ impl Front for MesosDriver {
 }
 
 impl FrontService for MesosDriver {
-    async fn answer(&self, request: Request<Body>) -> Answer {
+    async fn answer(&self, request: Request<Body>) -> FrontReply {
         MesosDriver::answer(self, request).await.into()
     }
 

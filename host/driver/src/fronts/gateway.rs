@@ -10,16 +10,16 @@ use admittance_bcs::Registrar;
 use admittance_dialect::EndReason;
 use admittance_gateway::{Gateway, GatewayConfig, TokensConfig, accounts::Accounts};
 use admittance_net::{
-    tls::{CertificateStatus, ClientTls},
-    upstream::{Server, Upstream, UpstreamConfig},
+    tls::{CertificateState, ClientTls},
+    upstream::{Upstream, UpstreamConfig, UpstreamServer},
 };
 use async_trait::async_trait;
 use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use http::{Request, Response};
 
-use super::{Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront, bcs};
-use crate::{Error, handler::Serving, status::DriverStatus};
+use super::{FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront, bcs};
+use crate::{Error, handler::FrontEndHandler, status::DriverStatus};
 
 pub(super) const ROW: FrontRow = FrontRow {
     key: "gateway",
@@ -86,13 +86,13 @@ impl FrontConfig for GatewayConfig {
             .collect()
     }
 
-    fn set_servers(&mut self, _: Vec<Server>) -> Result<(), &'static str> {
+    fn set_servers(&mut self, _: Vec<UpstreamServer>) -> Result<(), &'static str> {
         Err("a gateway finds drivers by their clusters; list them in `dialect.gateway.clusters`")
     }
 }
 
-impl Front for Gateway {
-    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+impl FrontKind for Gateway {
+    fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }
 
@@ -104,7 +104,7 @@ impl Front for Gateway {
         status.gateway = Some(self.status());
     }
 
-    fn tls_status(&self) -> Option<CertificateStatus> {
+    fn tls_status(&self) -> Option<CertificateState> {
         Gateway::tls_status(self)
     }
 
@@ -148,9 +148,9 @@ impl Front for Gateway {
 }
 
 impl FrontService for Gateway {
-    async fn answer(&self, request: Request<Body>) -> Answer {
+    async fn answer(&self, request: Request<Body>) -> FrontReply {
         let answer = Gateway::answer(self, request).await;
-        Answer {
+        FrontReply {
             response: answer.response,
             passage: Some(answer.passage),
             recipient: answer.recipient,

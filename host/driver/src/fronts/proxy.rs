@@ -10,7 +10,7 @@ use admittance_bcs::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, EndReason};
-use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
+use admittance_net::upstream::{Choice, Servers, Upstream, UpstreamConfig, UpstreamServer};
 use async_trait::async_trait;
 use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -19,19 +19,20 @@ use tower::{Layer, Service, service_fn};
 
 pub(crate) use self::section::method;
 use super::{
-    Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront, refuse_registration,
+    FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront,
+    refuse_registration,
 };
 use crate::{
     Error,
     config::{checked_lists, refuse_discovery, upstream_section},
-    handler::Serving,
+    handler::FrontEndHandler,
 };
 
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     pub dialect: Arc<dyn Dialect>,
     /// The servers of the control plane, at least one.
-    pub servers: Vec<Server>,
+    pub servers: Vec<UpstreamServer>,
     pub upstream: UpstreamConfig,
 }
 
@@ -75,11 +76,11 @@ impl FrontConfig for ProxyConfig {
         Some(&self.upstream)
     }
 
-    fn servers(&self) -> &[Server] {
+    fn servers(&self) -> &[UpstreamServer] {
         &self.servers
     }
 
-    fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str> {
+    fn set_servers(&mut self, servers: Vec<UpstreamServer>) -> Result<(), &'static str> {
         self.servers = servers;
         Ok(())
     }
@@ -122,7 +123,7 @@ impl Proxy<()> {
     }
 }
 
-impl<C> Front for Proxy<C>
+impl<C> FrontKind for Proxy<C>
 where
     C: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
@@ -131,7 +132,7 @@ where
         + Sync
         + 'static,
 {
-    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+    fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }
 
@@ -153,7 +154,7 @@ where
         + Sync
         + 'static,
 {
-    async fn answer(&self, request: Request<Body>) -> Answer {
+    async fn answer(&self, request: Request<Body>) -> FrontReply {
         match self.chains.clone().call(request).await {
             Ok(response) => response.into(),
             Err(never) => match never {},

@@ -7,7 +7,7 @@ use std::time::Duration;
 use admittance::ReviewService;
 use admittance_dialect::EndReason;
 use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
-use admittance_net::upstream::{Server, Upstream};
+use admittance_net::upstream::{Upstream, UpstreamServer};
 use async_trait::async_trait;
 use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -15,9 +15,10 @@ use http::{Request, Response};
 use tower::Service;
 
 use super::{
-    Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront, refuse_registration,
+    FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront,
+    refuse_registration,
 };
-use crate::{Error, Limits, handler::Serving};
+use crate::{Error, Limits, handler::FrontEndHandler};
 
 const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
 
@@ -57,7 +58,7 @@ impl FrontConfig for ReviewsConfig {
         ))
     }
 
-    fn set_servers(&mut self, _: Vec<Server>) -> Result<(), &'static str> {
+    fn set_servers(&mut self, _: Vec<UpstreamServer>) -> Result<(), &'static str> {
         Err(NO_UPSTREAM)
     }
 
@@ -78,8 +79,8 @@ impl FrontConfig for ReviewsConfig {
     }
 }
 
-impl Front for ReviewService {
-    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+impl FrontKind for ReviewService {
+    fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }
 
@@ -89,7 +90,7 @@ impl Front for ReviewService {
 }
 
 impl FrontService for ReviewService {
-    async fn answer(&self, request: Request<Body>) -> Answer {
+    async fn answer(&self, request: Request<Body>) -> FrontReply {
         match self.clone().call(request).await {
             Ok(response) => response.into(),
             Err(never) => match never {},

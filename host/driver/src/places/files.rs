@@ -9,9 +9,9 @@ use super::{DefinitionPlace, PlaceError};
 use crate::Connections;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files(pub PathBuf);
+pub struct DriverFiles(pub PathBuf);
 
-impl DefinitionPlace for Files {
+impl DefinitionPlace for DriverFiles {
     fn name(&self) -> String {
         self.0.display().to_string()
     }

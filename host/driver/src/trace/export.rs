@@ -23,8 +23,8 @@ use tracing::Subscriber;
 use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
 use self::{
-    collector::Collector,
-    queue::{Counted, Queue, Queued},
+    collector::CollectorClient,
+    queue::{CountedBatch, QueuedSpans, SpanQueue},
 };
 use crate::{
     config::{TracingConfig, TracingProtocol},
@@ -74,15 +74,15 @@ impl Traces {
             .with_protocol(protocol)
             .with_endpoint(config.endpoint.to_string())
             .with_timeout(timeout)
-            .with_http_client(Collector::new(config, timeout))
+            .with_http_client(CollectorClient::new(config, timeout))
             .build()?;
         let size = environment::queue_size();
-        let queue = Arc::new(Queue::new(size));
-        let processor = BatchSpanProcessor::builder(Counted::new(exporter, queue.clone()))
+        let queue = Arc::new(SpanQueue::new(size));
+        let processor = BatchSpanProcessor::builder(CountedBatch::new(exporter, queue.clone()))
             .with_batch_config(BatchConfigBuilder::default().with_max_queue_size(size).build())
             .build();
         let mut builder = SdkTracerProvider::builder()
-            .with_span_processor(Queued::new(processor, queue))
+            .with_span_processor(QueuedSpans::new(processor, queue))
             .with_resource(resource());
         if let Some(sampling) = sampling {
             let root = Sampler::TraceIdRatioBased(sampling);

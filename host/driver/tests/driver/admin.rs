@@ -14,9 +14,9 @@ use axum::body::Body;
 use http::Request;
 use serde_json::Value;
 
-use crate::harness::{Running, text};
+use crate::harness::{RunningDriver, text};
 
-impl Running {
+impl RunningDriver {
     /// Sends a request to the admin port; returns the status and body of the reply.
     pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
         let request = Request::builder()

@@ -15,7 +15,7 @@ use http::Request;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use crate::harness::{Running, request, text};
+use crate::harness::{RunningDriver, request, text};
 
 const PREFIX: &str = "/mesosdriver/v4";
 
@@ -33,7 +33,7 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
     BASE64_STANDARD.encode(certificate.pem())
 });
 
-impl Running {
+impl RunningDriver {
     /// Sends a request for a path below the API's prefix; returns the status and body of the reply.
     async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
         self.ask_as(request(method, &format!("{PREFIX}{path}"), body))

@@ -61,7 +61,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
+pub(crate) struct DriverRequest {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
@@ -70,12 +70,12 @@ pub(crate) struct Received {
 
 /// A simulated driver that records requests, and replies with a configurable status.
 #[derive(Clone, Debug)]
-pub(crate) struct Driver {
+pub(crate) struct SimulatedDriver {
     pub(crate) address: SocketAddr,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: Arc<Mutex<Vec<DriverRequest>>>,
 }
 
-impl Driver {
+impl SimulatedDriver {
     pub(crate) async fn start() -> Self {
         Self::answering(200, r#"{"result":true,"code":0,"message":"success","data":null}"#).await
     }
@@ -87,7 +87,7 @@ impl Driver {
             Router::new().fallback(async move |request: Request<Body>| {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                received.lock().unwrap().push(Received {
+                received.lock().unwrap().push(DriverRequest {
                     method: head.method,
                     uri: head.uri,
                     headers: head.headers,
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     /// Returns the requests that the driver received since the last call.
-    pub(crate) fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<DriverRequest> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 }

@@ -12,11 +12,12 @@ use admittance::{
 use admittance_admin::AdminConfig;
 use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind, zookeeper::Ensembles};
 use admittance_driver::{
-    AdminPort, Config, Connections, Driver, Files, Limits, ListenConfig, LogConfig, Shutdown, Stopped,
+    AdminPort, Config, Connections, Driver, DriverFiles, Limits, ListenConfig, LogConfig, Shutdown,
+    ShutdownResult,
 };
 use admittance_net::{
     tls::{self, ClientTls, ServerTls, Trust},
-    upstream::{Server, UpstreamConfig},
+    upstream::{UpstreamConfig, UpstreamServer},
     workers::Workers,
 };
 use axum::{Router, body::Body};
@@ -50,10 +51,10 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A hook that denies objects named `bad`, warns about objects named `odd`, and adds a label to objects named `plain`.
-pub(crate) struct Judge;
+pub(crate) struct HarnessHook;
 
 #[async_trait]
-impl Hook for Judge {
+impl Hook for HarnessHook {
     async fn admit(&self, request: &Arc<Admission>, _: Deadline) -> Result<Answer, Failure> {
         Ok(match request.name.as_str() {
             "bad" => Answer::deny(Denial::forbidden("it is bad")),
@@ -83,11 +84,11 @@ pub(crate) struct Setup {
     is_on_this_thread: bool,
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningDriver {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) shutdown: Shutdown,
-    run: JoinHandle<Stopped>,
+    run: JoinHandle<ShutdownResult>,
 }
 
 impl Setup {
@@ -96,7 +97,7 @@ impl Setup {
         let servers = servers
             .iter()
             .map(|address| format!("http://{address}").parse().unwrap())
-            .collect::<Vec<Server>>();
+            .collect::<Vec<UpstreamServer>>();
         Self {
             config: Config {
                 listen: ListenConfig {
@@ -177,7 +178,7 @@ impl Setup {
     /// Makes the driver read definitions from `chains` in this directory, and keep its history in `history` there.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
-        self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];
+        self.config.definitions = vec![Arc::new(DriverFiles(directory.join("chains")))];
         self.config.history.directory = Some(directory.join("history"));
         self
     }
@@ -188,11 +189,11 @@ impl Setup {
     }
 
     /// Starts a driver with a chain for all creations. Its only stage is the hook [`Judge`].
-    pub(crate) async fn start(self) -> Running {
+    pub(crate) async fn start(self) -> RunningDriver {
         let chain = Chain::new(
             "c",
             vec![Rule::for_operations([Operation::Create])],
-            vec![Stage::new("judge", Judge)],
+            vec![Stage::new("judge", HarnessHook)],
         );
         let mut builder = Host::builder().chain(chain);
         for path in self.config.definition_files() {
@@ -205,7 +206,7 @@ impl Setup {
         self.start_with(host).await
     }
 
-    pub(crate) async fn start_with(self, host: Host) -> Running {
+    pub(crate) async fn start_with(self, host: Host) -> RunningDriver {
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let ensembles = Ensembles::open(&self.config.zookeeper);
         let cluster = match &self.config.cluster {
@@ -225,7 +226,7 @@ impl Setup {
             driver = driver.workers(Workers::start().unwrap());
         }
         let shutdown = Shutdown::default();
-        Running {
+        RunningDriver {
             address: driver.address(),
             // Tests connect to loopback, because the driver may listen on all addresses.
             admin: ([127, 0, 0, 1], driver.admin_address().unwrap().port()).into(),
@@ -235,8 +236,8 @@ impl Setup {
     }
 }
 
-impl Running {
-    pub(crate) async fn stopped(self) -> Stopped {
+impl RunningDriver {
+    pub(crate) async fn stopped(self) -> ShutdownResult {
         soon(self.run).await.unwrap()
     }
 
@@ -359,7 +360,7 @@ pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), tex
 
 /// Asserts that bodies are streamed both ways: each of eight chunks of 64 KiB is sent only after the previous one has
 /// come back, so the test would hang if the driver waited for the whole body.
-pub(crate) async fn assert_streams(driver: &Running, path: &str) {
+pub(crate) async fn assert_streams(driver: &RunningDriver, path: &str) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let body = stream::unfold(receiver, async |mut receiver| {
         let chunk = receiver.recv().await?;

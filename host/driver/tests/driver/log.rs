@@ -5,25 +5,25 @@ use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt 
 
 /// The log lines of a test, which must run on a single thread.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct TestLog(Arc<Mutex<Vec<u8>>>);
 
 /// Collects the log lines of its thread as long as it exists.
-pub(crate) struct Listening {
+pub(crate) struct LogGuard {
     _subscriber: DefaultGuard,
     /// Exists so that there are two subscribers: with one, the first thread that logs a line decides for all threads
     /// whether to log it; with two, `tracing` asks the subscriber of each thread.
     _second: tracing::Dispatch,
 }
 
-impl Log {
-    pub(crate) fn of_this_thread() -> (Self, Listening) {
+impl TestLog {
+    pub(crate) fn of_this_thread() -> (Self, LogGuard) {
         let log = Self::default();
         let second = tracing::Dispatch::new(tracing_subscriber::registry());
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
             let log = log.clone();
             move || log.clone()
         });
-        let listening = Listening {
+        let listening = LogGuard {
             _subscriber: tracing::subscriber::set_default(subscriber.finish()),
             _second: second,
         };
@@ -32,8 +32,8 @@ impl Log {
 
     /// Returns the audit log, which contains the entries of all tests.
     pub(crate) fn of_audits() -> Self {
-        static AUDITS: LazyLock<Log> = LazyLock::new(|| {
-            let log = Log::default();
+        static AUDITS: LazyLock<TestLog> = LazyLock::new(|| {
+            let log = TestLog::default();
             let writer = log.clone();
             let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
             let audits = Targets::new().with_target("admittance::audit", Level::INFO);
@@ -49,7 +49,7 @@ impl Log {
     }
 }
 
-impl std::io::Write for Log {
+impl std::io::Write for TestLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }

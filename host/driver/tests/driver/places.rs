@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    gateway::{Driver, OUTER, gateway},
+    gateway::{OUTER, SimulatedDriver, gateway},
     harness::*,
 };
 
@@ -89,7 +89,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
     };
     let mut reviews = Setup::new(&[]);
     reviews.config.front = Box::new(ReviewsConfig::default());
-    let behind = Driver::start().await;
+    let behind = SimulatedDriver::start().await;
     let behind_gateway = [(CLUSTER, &[behind.address][..])];
     let of_gateway = format!("{OUTER}/a");
     let (json, yaml) = ("application/json", "application/yaml");
@@ -415,7 +415,7 @@ pub(crate) async fn switching() -> SocketAddr {
     serve(routes).await
 }
 
-async fn upgraded(driver: &Running) -> (TcpStream, String) {
+async fn upgraded(driver: &RunningDriver) -> (TcpStream, String) {
     let mut stream = driver.connect().await;
     write(
         &mut stream,
@@ -511,7 +511,7 @@ async fn webhook_servers_gateways_and_admin_ports_limit_idle_clients() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
     setup.config.front = Box::new(ReviewsConfig::default());
     let reviews = setup.start().await;
-    let behind = Driver::start().await;
+    let behind = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[behind.address])], |_| {})
         .limits(|limits| limits.idle_timeout = SHORT)
         .start()

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use admittance_driver::Stopped;
+use admittance_driver::ShutdownResult;
 use axum::{Router, body::Body};
 use http::{Request, Response};
 use tokio::{net::TcpStream, sync::Notify};
@@ -9,7 +9,7 @@ use crate::harness::*;
 
 /// Starts a driver and sends it a request that the upstream does not answer yet. Also returns a handle that lets the
 /// upstream answer.
-async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
+async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<RunningDriver>, Flight) {
     let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
     let reply = {
@@ -26,7 +26,7 @@ struct Flight {
 }
 
 /// Sends a request; returns everything that is received until the driver closes the connection.
-async fn client_reply(driver: &Running) -> String {
+async fn client_reply(driver: &RunningDriver) -> String {
     let mut stream = driver.connect().await;
     let body = application("good");
     let head = format!(
@@ -37,13 +37,13 @@ async fn client_reply(driver: &Running) -> String {
     rest(&mut stream).await
 }
 
-async fn refused(driver: &Running) {
+async fn refused(driver: &RunningDriver) {
     while TcpStream::connect(driver.address).await.is_ok() {
         tokio::task::yield_now().await;
     }
 }
 
-fn alone(driver: Arc<Running>) -> Running {
+fn alone(driver: Arc<RunningDriver>) -> RunningDriver {
     Arc::into_inner(driver).expect("nobody else has the driver")
 }
 
@@ -70,7 +70,7 @@ async fn requests_in_flight_are_finished_before_the_driver_stops() {
         "{reply}"
     );
     assert!(reply.contains("connection: close\r\n"), "{reply}");
-    assert_eq!(alone(driver).stopped().await, Stopped::Cleanly);
+    assert_eq!(alone(driver).stopped().await, ShutdownResult::Cleanly);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_second_signal_aborts_requests_in_flight() {
     driver.shutdown.signal();
     driver.shutdown.signal();
     assert_eq!(soon(flight.reply).await.unwrap(), "");
-    assert_eq!(alone(driver).stopped().await, Stopped::Cut);
+    assert_eq!(alone(driver).stopped().await, ShutdownResult::Cut);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn requests_in_flight_are_aborted_at_the_shutdown_timeout() {
         in_flight(|setup| setup.limits(|limits| limits.shutdown_timeout = Duration::from_millis(20))).await;
     driver.shutdown.signal();
     assert_eq!(soon(flight.reply).await.unwrap(), "");
-    assert_eq!(alone(driver).stopped().await, Stopped::Cut);
+    assert_eq!(alone(driver).stopped().await, ShutdownResult::Cut);
 }
 
 #[tokio::test]
@@ -118,6 +118,6 @@ async fn tunnels_are_aborted_at_the_shutdown_timeout() {
     .await;
     until(&mut stream, "\r\n\r\n").await;
     driver.shutdown.signal();
-    assert_eq!(driver.stopped().await, Stopped::Cut);
+    assert_eq!(driver.stopped().await, ShutdownResult::Cut);
     assert_eq!(rest(&mut stream).await, "");
 }

@@ -23,17 +23,17 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::harness::{
-    APPLICATIONS, HANG_TIMEOUT, Running, Setup, application, echo, post, rest, soon, text, write,
+    APPLICATIONS, HANG_TIMEOUT, RunningDriver, Setup, application, echo, post, rest, soon, text, write,
 };
-use crate::{log::Log, places::switching};
+use crate::{log::TestLog, places::switching};
 
 /// A certificate authority, which writes the certificates that it signs to files.
-pub(crate) struct Authority {
+pub(crate) struct FileAuthority {
     directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl FileAuthority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -70,14 +70,14 @@ impl Authority {
     }
 }
 
-async fn handshake(driver: &Running, config: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
+async fn handshake(driver: &RunningDriver, config: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from("localhost").unwrap();
     soon(TlsConnector::from(Arc::new(config)).connect(name, driver.connect().await)).await
 }
 
 #[tokio::test]
 async fn both_versions_of_http_are_served_over_tls() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(identity, None).unwrap())
@@ -113,7 +113,7 @@ async fn both_versions_of_http_are_served_over_tls() {
 
 #[tokio::test]
 async fn plain_http_at_a_port_with_tls_gets_400_and_the_fix() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(identity, None).unwrap())
@@ -146,10 +146,10 @@ async fn http2_is_served_without_tls() {
 
 #[tokio::test]
 async fn only_clients_with_a_trusted_certificate_are_accepted() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let known = authority.sign("client");
-    let strangers = Authority::new();
+    let strangers = FileAuthority::new();
     let stranger = strangers.sign("stranger");
     let driver = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(identity, Some(authority.file("ca.pem"))).unwrap())
@@ -174,7 +174,7 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
 
 #[tokio::test]
 async fn a_client_without_a_handshake_delays_no_other_client() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(identity, None).unwrap())
@@ -190,7 +190,7 @@ async fn a_client_without_a_handshake_delays_no_other_client() {
 
 #[tokio::test]
 async fn the_upstream_may_require_tls_and_a_certificate() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let server = authority.sign("localhost");
     let client = authority.sign("client");
     // The inner driver is the upstream of the outer one.
@@ -216,7 +216,7 @@ async fn the_upstream_may_require_tls_and_a_certificate() {
 
 #[tokio::test]
 async fn the_name_in_the_certificate_of_the_upstream_can_be_configured() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let server = authority.sign("scheduler.example.com");
     let inner = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(server, None).unwrap())
@@ -259,7 +259,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// Returns the certificate that the driver presents to a new connection.
-async fn presented_certificate(driver: &Running, authority: &Authority) -> CertificateDer<'static> {
+async fn presented_certificate(driver: &RunningDriver, authority: &FileAuthority) -> CertificateDer<'static> {
     let stream = handshake(driver, authority.client(None, b"http/1.1"))
         .await
         .unwrap();
@@ -272,14 +272,14 @@ fn der(path: &Path) -> CertificateDer<'static> {
 }
 
 /// An open connection, and the kind of its TLS handshake.
-struct Open {
+struct OpenConnection {
     sender: http1::SendRequest<Body>,
     kind: Option<HandshakeKind>,
 }
 
-impl Open {
+impl OpenConnection {
     /// Connects with TLS; returns `None` if the driver refuses the client.
-    async fn new(driver: &Running, config: Arc<ClientConfig>) -> Option<Self> {
+    async fn new(driver: &RunningDriver, config: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from("localhost").unwrap();
         let connecting = TlsConnector::from(config).connect(name, driver.connect().await);
         let stream = soon(connecting).await.ok()?;
@@ -351,7 +351,7 @@ async fn a_changed_certificate_is_presented() {
         ("renamed over", rename_over),
         ("links are swapped", swap_links),
     ] {
-        let authority = Authority::new();
+        let authority = FileAuthority::new();
         let mount = authority.file("mount");
         let first = authority.sign("localhost");
         replace(&mount, "2026_1", &first);
@@ -363,7 +363,7 @@ async fn a_changed_certificate_is_presented() {
             "{way}"
         );
         let client = Arc::new(authority.client(None, b"http/1.1"));
-        let mut before = Open::new(&driver, client.clone()).await.unwrap();
+        let mut before = OpenConnection::new(&driver, client.clone()).await.unwrap();
         for revision in ["2026_2", "2026_3", "2026_4"] {
             let next = authority.sign("localhost");
             replace(&mount, revision, &next);
@@ -377,13 +377,13 @@ async fn a_changed_certificate_is_presented() {
     }
 }
 
-async fn certificate(driver: &Running) -> Value {
+async fn certificate(driver: &RunningDriver) -> Value {
     driver.status().await["certificates"][0].clone()
 }
 
 #[tokio::test]
 async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let mount = authority.file("mount");
     let good = authority.sign("localhost");
     let other = authority.sign("other");
@@ -453,40 +453,40 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
 
 #[tokio::test]
 async fn accepted_clients_change_when_the_client_ca_changes() {
-    let (old, new) = (Authority::new(), Authority::new());
+    let (old, new) = (FileAuthority::new(), FileAuthority::new());
     let identity = old.sign("localhost");
     let trusted = old.file("trusted.pem");
     std::fs::copy(old.file("ca.pem"), &trusted).unwrap();
     let tls = ServerTls::of_files(identity, Some(trusted.clone())).unwrap();
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
-    let client = |of: &Authority| Arc::new(old.client(Some(&of.sign("client")), b"http/1.1"));
+    let client = |of: &FileAuthority| Arc::new(old.client(Some(&of.sign("client")), b"http/1.1"));
     let (leaving, coming) = (client(&old), client(&new));
 
-    let mut before = Open::new(&driver, leaving.clone()).await.unwrap();
-    let again = Open::new(&driver, leaving.clone()).await.unwrap();
+    let mut before = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
+    let again = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
     // A resumed session presents no certificate, so it must end when its authority is no longer trusted.
     assert_eq!(again.kind, Some(HandshakeKind::Resumed));
-    assert!(Open::new(&driver, coming.clone()).await.is_none());
+    assert!(OpenConnection::new(&driver, coming.clone()).await.is_none());
 
     std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
     until("the new client", async || {
-        Open::new(&driver, coming.clone()).await.is_some()
+        OpenConnection::new(&driver, coming.clone()).await.is_some()
     })
     .await;
-    assert!(Open::new(&driver, leaving.clone()).await.is_none());
+    assert!(OpenConnection::new(&driver, leaving.clone()).await.is_none());
     until("the end of the open connection", async || {
         !before.is_served().await
     })
     .await;
-    let mut staying = Open::new(&driver, coming.clone()).await.unwrap();
+    let mut staying = OpenConnection::new(&driver, coming.clone()).await.unwrap();
 
     let both = [old.file("ca.pem"), new.file("ca.pem")].map(|file| std::fs::read_to_string(file).unwrap());
     std::fs::write(&trusted, both.concat()).unwrap();
     until("both clients", async || {
-        Open::new(&driver, leaving.clone()).await.is_some()
+        OpenConnection::new(&driver, leaving.clone()).await.is_some()
     })
     .await;
-    assert!(Open::new(&driver, coming).await.is_some());
+    assert!(OpenConnection::new(&driver, coming).await.is_some());
     assert!(
         staying.is_served().await,
         "the client of an authority that stays goes on"
@@ -495,7 +495,7 @@ async fn accepted_clients_change_when_the_client_ca_changes() {
 
 #[tokio::test]
 async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
-    let (old, new) = (Authority::new(), Authority::new());
+    let (old, new) = (FileAuthority::new(), FileAuthority::new());
     let identity = old.sign("localhost");
     let trusted = old.file("trusted.pem");
     std::fs::copy(old.file("ca.pem"), &trusted).unwrap();
@@ -521,8 +521,8 @@ async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
 
 #[tokio::test]
 async fn a_changed_client_certificate_is_used_for_the_upstream() {
-    let authority = Authority::new();
-    let strangers = Authority::new();
+    let authority = FileAuthority::new();
+    let strangers = FileAuthority::new();
     let server = authority.sign("localhost");
     let inner = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(server, Some(authority.file("ca.pem"))).unwrap())
@@ -554,7 +554,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let (log, _listening) = Log::of_this_thread();
+    let (log, _listening) = TestLog::of_this_thread();
     let warnings = |part: &str| {
         let text = log.text();
         let lines = text.lines();
@@ -568,7 +568,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
         metrics.render().contains(&line)
     };
 
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let mount = authority.file("mount");
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);

@@ -5,15 +5,18 @@ use std::{net::SocketAddr, time::Duration};
 
 use admittance_bcs::{
     RegistrationConfig, SchedulersConfig, ServerInfo, UpstreamKind,
-    zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, ZooKeeper, ZooKeeperConfig},
+    zookeeper::{
+        EnsembleConfig, FollowedChildren, HeldRegistration, NodeRegistration, RegisteredMember, ZooKeeper,
+        ZooKeeperConfig,
+    },
 };
-use admittance_driver::Stopped;
+use admittance_driver::ShutdownResult;
 use axum::Router;
 use serde_json::{Value, json};
 
-use self::ensemble::Server;
+use self::ensemble::TestZooKeeper;
 use crate::{
-    harness::{CLUSTER, Running, Setup, held_upstream, refusing, request, send, serve, soon, text},
+    harness::{CLUSTER, RunningDriver, Setup, held_upstream, refusing, request, send, serve, soon, text},
     tls::until,
 };
 
@@ -39,14 +42,14 @@ fn discovering(server: &str) -> Setup {
 }
 
 /// Registers an address in ZooKeeper in the way a scheduler does.
-fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> Registered {
+fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> HeldRegistration {
     let info = ServerInfo {
         ip: address.ip().to_string(),
         port: address.port(),
         scheme: "http".into(),
         ..ServerInfo::default()
     };
-    zookeeper.register(Registration {
+    zookeeper.register(NodeRegistration {
         parent: SCHEDULERS.to_owned(),
         name: address.to_string(),
         data: serde_json::to_vec(&info).unwrap().into(),
@@ -60,7 +63,7 @@ async fn scheduler(name: &'static str) -> SocketAddr {
 }
 
 /// Sends a request through the driver to the scheduler; returns code, message and data of the reply.
-async fn ask(driver: &Running) -> (u64, String, Value) {
+async fn ask(driver: &RunningDriver) -> (u64, String, Value) {
     let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
     assert_eq!(status, 200, "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();
@@ -69,7 +72,7 @@ async fn ask(driver: &Running) -> (u64, String, Value) {
 }
 
 /// Returns the reply to `/healthz`, which must have the form of bcs-mesos-driver's reply.
-async fn health(driver: &Running) -> String {
+async fn health(driver: &RunningDriver) -> String {
     let (status, body) = driver.ask("/healthz").await;
     assert_eq!(status, 200, "{body}");
     let mut health: Value = serde_json::from_str(&body).unwrap();
@@ -88,7 +91,7 @@ async fn health(driver: &Running) -> String {
     message
 }
 
-async fn count(members: &mut Followed<Member>, count: usize) {
+async fn count(members: &mut FollowedChildren<RegisteredMember>, count: usize) {
     let reached = async {
         while members.borrow().children.len() != count || !members.borrow().is_read {
             members.changed().await;
@@ -99,7 +102,7 @@ async fn count(members: &mut Followed<Member>, count: usize) {
 
 #[tokio::test]
 async fn requests_go_to_the_master_of_the_discovered_schedulers() {
-    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
     let driver = discovering(server.address()).start().await;
     until("the empty list", async || health(&driver).await == NO_SCHEDULER).await;
     let (code, message, _) = ask(&driver).await;
@@ -183,7 +186,7 @@ async fn a_driver_without_zookeeper_is_not_ready() {
 
 #[tokio::test]
 async fn a_driver_is_registered_while_it_serves() {
-    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
     let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = discovering(server.address())
         .bcs(|bcs| {
@@ -251,5 +254,5 @@ async fn a_driver_is_registered_while_it_serves() {
     // The simulated scheduler's reply, `done`, reaches the client although the driver is stopping.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
-    assert_eq!(driver.stopped().await, Stopped::Cleanly);
+    assert_eq!(driver.stopped().await, ShutdownResult::Cleanly);
 }

@@ -7,8 +7,8 @@ use admittance_admission::{Operation, Request, UserInfo};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    client::{OPERATIONS, Resource},
-    finding::{Finding, Judgement},
+    client::{AuditedResource, OPERATIONS},
+    finding::{AuditResult, Finding},
 };
 
 /// Evaluates the chains for existing objects. Cheap to clone.
@@ -46,7 +46,7 @@ impl Auditor {
     /// Audits objects of a resource, several at a time, in no particular order. Dropping the future stops the audit.
     pub async fn audit(
         &self,
-        resource: &Resource,
+        resource: &AuditedResource,
         requests: Vec<Request>,
         mut take: impl FnMut(JudgedObject),
     ) {
@@ -75,7 +75,7 @@ impl Auditor {
         }
     }
 
-    pub async fn judge(&self, resource: &Resource, object: &Request) -> JudgedObject {
+    pub async fn judge(&self, resource: &AuditedResource, object: &Request) -> JudgedObject {
         let mut findings: Vec<Finding> = Vec::new();
         for operation in OPERATIONS {
             let mut request = object.clone();
@@ -90,7 +90,7 @@ impl Auditor {
             for table in &*self.tables {
                 let outcome = table.admit(request.clone()).await;
                 is_matched |= !outcome.trace.is_empty();
-                judgements.push(Judgement::from_outcome(&outcome));
+                judgements.push(AuditResult::from_outcome(&outcome));
             }
             if !is_matched {
                 continue;

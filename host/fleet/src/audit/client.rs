@@ -6,7 +6,7 @@ use admittance::Table;
 use admittance_admission::{
     GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Outline, Request,
 };
-use admittance_cluster::{Answer, AnswerError, Cluster};
+use admittance_cluster::{AnswerError, ApiServerAnswer, Cluster};
 use bytes::Bytes;
 use futures_util::Stream;
 use http::{Method, StatusCode};
@@ -23,13 +23,13 @@ pub(super) const OPERATIONS: [Operation; 2] = [Operation::Create, Operation::Upd
 
 /// A kind of objects that can be audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
+pub struct AuditedResource {
     pub kind: GroupVersionKind,
     pub resource: GroupVersionResource,
     pub is_namespaced: bool,
 }
 
-impl Resource {
+impl AuditedResource {
     /// Returns the name that kubectl uses for the resource, such as `pods` or `deployments.apps`.
     pub fn name(&self) -> String {
         let GroupVersionResource { group, resource, .. } = &self.resource;
@@ -102,12 +102,12 @@ impl Resource {
 #[derive(Deserialize)]
 struct Groups {
     #[serde(default)]
-    groups: Vec<Group>,
+    groups: Vec<DiscoveredGroup>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Group {
+struct DiscoveredGroup {
     versions: Vec<GroupVersion>,
     preferred_version: Option<GroupVersion>,
 }
@@ -146,7 +146,7 @@ pub struct AuditClient {
 /// The resources that discovery found.
 #[derive(Debug)]
 pub struct DiscoveredResources {
-    pub resources: Vec<Resource>,
+    pub resources: Vec<AuditedResource>,
     /// The API groups whose resources could not be discovered, each with the error.
     pub unknown: Vec<(String, AnswerError)>,
     pub reports: Option<ReportApi>,
@@ -166,7 +166,7 @@ impl AuditClient {
         self.pace.lock().await.tick().await;
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Answer, AnswerError> {
+    pub(super) async fn get(&self, path: &str) -> Result<ApiServerAnswer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
 
@@ -175,7 +175,7 @@ impl AuditClient {
         method: Method,
         path: &str,
         body: Option<(&'static str, Bytes)>,
-    ) -> Result<Answer, AnswerError> {
+    ) -> Result<ApiServerAnswer, AnswerError> {
         self.wait_for_turn().await;
         self.cluster.send(method, path, body).await
     }
@@ -211,13 +211,13 @@ impl AuditClient {
             reports: None,
         };
         let Groups { groups } = self.get_as("/apis").await?;
-        for Group {
+        for DiscoveredGroup {
             mut versions,
             preferred_version,
         } in groups
         {
             versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());
-            let mut of_group: Vec<Resource> = Vec::new();
+            let mut of_group: Vec<AuditedResource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::from_api_version(&group_version);
                 // The API server of one group may be down. The objects of all other groups are audited nevertheless.
@@ -232,7 +232,8 @@ impl AuditClient {
                 };
                 found.reports = reports.filter(|api| listed.has_kind_of(*api)).max(found.reports);
                 for resource in auditable(listed, tables) {
-                    let same = |known: &Resource| known.resource.resource == resource.resource.resource;
+                    let same =
+                        |known: &AuditedResource| known.resource.resource == resource.resource.resource;
                     if !of_group.iter().any(same) {
                         of_group.push(resource);
                     }
@@ -275,7 +276,7 @@ pub(super) fn content(path: &str, reason: &impl ToString) -> AnswerError {
     }
 }
 
-fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
+fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<AuditedResource> {
     let GroupVersionKind { group, version, .. } =
         GroupVersionKind::from_api_version(&list.group_version, String::new());
     let resources = list.resources.into_iter();
@@ -286,7 +287,7 @@ fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
              kind,
              namespaced,
              ..
-         }| Resource {
+         }| AuditedResource {
             kind: GroupVersionKind {
                 group: group.clone(),
                 version: version.clone(),
@@ -304,7 +305,7 @@ fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
 }
 
 #[derive(Deserialize)]
-struct Page<'a> {
+struct ObjectPage<'a> {
     #[serde(default)]
     metadata: PageMetadata,
     #[serde(borrow)]
@@ -323,7 +324,7 @@ struct PageMetadata {
 #[derive(Debug)]
 pub struct Pages {
     path: String,
-    resource: Resource,
+    resource: AuditedResource,
     size: u32,
     /// The continue token of the next page; `None` after the last page.
     next: Option<String>,
@@ -331,7 +332,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub fn new(resource: &Resource, namespace: Option<&str>, size: u32) -> Self {
+    pub fn new(resource: &AuditedResource, namespace: Option<&str>, size: u32) -> Self {
         Self {
             path: resource.path(namespace),
             resource: resource.clone(),
@@ -357,7 +358,8 @@ impl Pages {
             // The API server stopped serving this resource during the audit, so there are no more objects.
             return Ok(None);
         };
-        let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
+        let page: ObjectPage<'_> =
+            serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
         self.next = Some(page.metadata.next).filter(|token| !token.is_empty());
         self.version.get_or_insert(page.metadata.resource_version);
         let items = page.items.unwrap_or_default().into_iter();
@@ -367,7 +369,7 @@ impl Pages {
 
     /// Reads a page. If the page exceeds the size limit, requests pages with fewer objects. If the API server no longer
     /// has the objects as they were when the list began (410), continues the list with the present objects.
-    async fn page(&mut self, token: &str, client: &AuditClient) -> Result<Answer, AnswerError> {
+    async fn page(&mut self, token: &str, client: &AuditClient) -> Result<ApiServerAnswer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {
                 Err(AnswerError::TooLarge { .. }) if self.size > 1 => self.size /= 2,
@@ -397,7 +399,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
 
 /// Extracts the token from an answer with status 410. With this token, the list continues with the present objects.
 fn token_of(body: &Bytes) -> Option<String> {
-    let page: Page<'_> = serde_json::from_slice(body).ok()?;
+    let page: ObjectPage<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())
 }
 

@@ -1,13 +1,14 @@
 //! What the chains would decide about an existing object.
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, RefusalCause, StageResult, TraceRow, keywords,
+    Decision, FailurePolicy, Mode, Outcome, Patch, RefusalCause, RequestRefusal, StageResult, TraceRow,
+    keywords,
 };
 use serde::Serialize;
 
 /// The verdict on an object. The variants are sorted, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum AuditVerdict {
     Denied,
     /// A stage with the failure policy `Fail` failed.
     Failed,
@@ -20,9 +21,9 @@ pub enum Verdict {
     Allowed,
 }
 
-keywords!(Verdict, "verdict": Denied = "denied", Failed = "failed", WouldBeDenied = "would-be-denied", FailureIgnored = "failure-ignored", Changed = "changed", Allowed = "allowed");
+keywords!(AuditVerdict, "verdict": Denied = "denied", Failed = "failed", WouldBeDenied = "would-be-denied", FailureIgnored = "failure-ignored", Changed = "changed", Allowed = "allowed");
 
-impl Verdict {
+impl AuditVerdict {
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Denied | Self::Failed)
     }
@@ -30,8 +31,8 @@ impl Verdict {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Judgement {
-    pub verdict: Verdict,
+pub struct AuditResult {
+    pub verdict: AuditVerdict,
     /// The stage that gave the verdict, or that changed the object first, as `chain/stage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
@@ -41,7 +42,7 @@ pub struct Judgement {
     pub patch: Patch,
 }
 
-impl Judgement {
+impl AuditResult {
     pub(super) fn from_outcome(outcome: &Outcome) -> Self {
         let judgement = |verdict, row: Option<&TraceRow>, message| Self {
             verdict,
@@ -52,8 +53,8 @@ impl Judgement {
         if let Decision::Refused(refusal) = &outcome.decision {
             return Self {
                 verdict: match refusal.cause {
-                    RefusalCause::Denied(_) => Verdict::Denied,
-                    _ => Verdict::Failed,
+                    RefusalCause::Denied(_) => AuditVerdict::Denied,
+                    _ => AuditVerdict::Failed,
                 },
                 stage: Some(format!("{}/{}", refusal.chain, refusal.stage)),
                 message: message_of(refusal),
@@ -66,7 +67,7 @@ impl Judgement {
             _ => None,
         });
         if let Some((row, denial)) = denied {
-            return judgement(Verdict::WouldBeDenied, Some(row), denial.to_string());
+            return judgement(AuditVerdict::WouldBeDenied, Some(row), denial.to_string());
         }
         let failed = outcome.trace.iter().find_map(|row| match &row.result {
             StageResult::Failed {
@@ -77,17 +78,17 @@ impl Judgement {
         });
         if let Some((row, failure)) = failed {
             let message = format!("{}: {}", failure.kind, failure.message);
-            return judgement(Verdict::FailureIgnored, Some(row), message);
+            return judgement(AuditVerdict::FailureIgnored, Some(row), message);
         }
         if !outcome.is_changed() {
-            return judgement(Verdict::Allowed, None, String::new());
+            return judgement(AuditVerdict::Allowed, None, String::new());
         }
         let is_change =
             |row: &&TraceRow| row.mode == Mode::Enforce && matches!(row.result, StageResult::Changed(_));
         Self {
             patch: outcome.patch.clone(),
             ..judgement(
-                Verdict::Changed,
+                AuditVerdict::Changed,
                 outcome.trace.iter().find(is_change),
                 match outcome.patch.len() {
                     1 => "a patch of 1 operation".to_owned(),
@@ -99,7 +100,7 @@ impl Judgement {
 }
 
 /// Returns the message of a refusal. Leaves out the names of chain and stage, because a finding has fields for them.
-fn message_of(refusal: &Refusal) -> String {
+fn message_of(refusal: &RequestRefusal) -> String {
     match &refusal.cause {
         RefusalCause::Denied(denial) => denial.to_string(),
         RefusalCause::Failed(failure) => format!("{}: {}", failure.kind, failure.message),
@@ -120,10 +121,10 @@ pub struct Finding {
     /// The operation that was evaluated: `CREATE` or `UPDATE`.
     pub operation: &'static str,
     #[serde(flatten)]
-    pub judgement: Judgement,
+    pub judgement: AuditResult,
     /// The verdict by the previous chains, if the audit compares two tables of chains.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Judgement>,
+    pub before: Option<AuditResult>,
 }
 
 impl Finding {

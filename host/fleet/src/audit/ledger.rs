@@ -9,7 +9,7 @@ use admittance_admission::Patch;
 
 use super::{
     auditor::JudgedObject,
-    finding::{Finding, Verdict},
+    finding::{AuditVerdict, Finding},
     reports::RESULTS,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Shard {
 
 #[derive(Clone, Copy, Debug)]
 struct AuditedObject {
-    verdict: Verdict,
+    verdict: AuditVerdict,
     resource: u16,
     /// The number of the last list in which this object was seen.
     round: u32,
@@ -107,7 +107,7 @@ impl Ledger {
         shard.is_changed |= before.is_none_or(|before| before.verdict != verdict);
         let mut findings: Vec<_> = findings
             .into_iter()
-            .filter(|finding| finding.judgement.verdict != Verdict::Allowed)
+            .filter(|finding| finding.judgement.verdict != AuditVerdict::Allowed)
             .collect();
         for finding in &mut findings {
             // The patch is dropped to save memory, because reports do not contain it.
@@ -134,8 +134,8 @@ impl Ledger {
         }
     }
 
-    pub(super) fn verdicts(&self) -> BTreeMap<Verdict, u64> {
-        let mut verdicts: BTreeMap<_, _> = Verdict::ALL.map(|verdict| (verdict, 0)).into();
+    pub(super) fn verdicts(&self) -> BTreeMap<AuditVerdict, u64> {
+        let mut verdicts: BTreeMap<_, _> = AuditVerdict::ALL.map(|verdict| (verdict, 0)).into();
         for (verdict, count) in self.shards.values().flat_map(Shard::verdicts) {
             *verdicts.entry(verdict).or_default() += count;
         }
@@ -178,7 +178,7 @@ impl Shard {
         self.findings.values().flatten()
     }
 
-    pub(super) fn verdicts(&self) -> BTreeMap<Verdict, u64> {
+    pub(super) fn verdicts(&self) -> BTreeMap<AuditVerdict, u64> {
         let mut verdicts = BTreeMap::new();
         for seen in self.objects.values() {
             *verdicts.entry(seen.verdict).or_default() += 1;
@@ -196,9 +196,9 @@ fn key(resource: u16, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::finding::Judgement;
+    use crate::audit::finding::AuditResult;
 
-    fn judged(namespace: &str, name: &str, verdict: Verdict) -> JudgedObject {
+    fn judged(namespace: &str, name: &str, verdict: AuditVerdict) -> JudgedObject {
         let finding = Finding {
             resource: "pods".to_owned(),
             api_version: "v1".to_owned(),
@@ -206,7 +206,7 @@ mod tests {
             namespace: Some(namespace.to_owned()),
             name: name.to_owned(),
             operation: "CREATE",
-            judgement: Judgement {
+            judgement: AuditResult {
                 verdict,
                 stage: Some("chain/stage".to_owned()),
                 message: verdict.as_str().to_owned(),
@@ -231,7 +231,7 @@ mod tests {
 
     fn counts(ledger: &Ledger) -> [u64; 3] {
         let verdicts = ledger.verdicts();
-        [Verdict::Denied, Verdict::Changed, Verdict::Allowed].map(|verdict| verdicts[&verdict])
+        [AuditVerdict::Denied, AuditVerdict::Changed, AuditVerdict::Allowed].map(|verdict| verdicts[&verdict])
     }
 
     #[test]
@@ -239,9 +239,9 @@ mod tests {
         let mut ledger = Ledger::default();
         let pods = ledger.begin("pods");
         for (namespace, name, verdict) in [
-            ("a", "bad", Verdict::Denied),
-            ("a", "good", Verdict::Allowed),
-            ("b", "changed", Verdict::Changed),
+            ("a", "bad", AuditVerdict::Denied),
+            ("a", "good", AuditVerdict::Allowed),
+            ("b", "changed", AuditVerdict::Changed),
         ] {
             ledger.record(pods, judged(namespace, name, verdict));
         }
@@ -251,19 +251,19 @@ mod tests {
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
         // The watch delivered an object whose verdict is the same as before.
-        ledger.record(pods, judged("a", "bad", Verdict::Denied));
+        ledger.record(pods, judged("a", "bad", AuditVerdict::Denied));
         assert!(write(&mut ledger).is_empty());
-        ledger.record(pods, judged("a", "bad", Verdict::Allowed));
+        ledger.record(pods, judged("a", "bad", AuditVerdict::Allowed));
         assert_eq!(write(&mut ledger), std::slice::from_ref(&a));
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
         // The end of a list removes the objects of its resource that the list lacks, but no objects of other resources.
         let jobs = ledger.begin("jobs");
-        ledger.record(jobs, judged("a", "bad", Verdict::Denied));
+        ledger.record(jobs, judged("a", "bad", AuditVerdict::Denied));
         ledger.end(jobs);
         let pods = ledger.begin("pods");
-        ledger.record(pods, judged("a", "good", Verdict::Allowed));
+        ledger.record(pods, judged("a", "good", AuditVerdict::Allowed));
         ledger.end(pods);
         assert_eq!(counts(&ledger), [1, 0, 1]);
         assert_eq!(write(&mut ledger), [a, b]);
@@ -276,7 +276,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let pods = ledger.begin("pods");
         for number in 0..RESULTS + 5 {
-            ledger.record(pods, judged("a", &number.to_string(), Verdict::Denied));
+            ledger.record(pods, judged("a", &number.to_string(), AuditVerdict::Denied));
         }
         let shard = ledger.shard(&Some("a".to_owned())).unwrap();
         assert_eq!(shard.findings().count(), RESULTS);

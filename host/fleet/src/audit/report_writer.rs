@@ -34,7 +34,7 @@ pub(super) struct ReportWriter {
 struct Reports {
     #[serde(default)]
     metadata: ListMetadata,
-    items: Vec<Report>,
+    items: Vec<WrittenReport>,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,12 +45,12 @@ struct ListMetadata {
 }
 
 #[derive(Deserialize)]
-struct Report {
-    metadata: Metadata,
+struct WrittenReport {
+    metadata: ReportMetadata,
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct ReportMetadata {
     name: String,
     namespace: Option<String>,
 }

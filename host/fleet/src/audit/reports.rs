@@ -7,7 +7,7 @@
 use admittance_admission::shortened;
 use serde_json::{Value, json};
 
-use super::finding::{Finding, Verdict};
+use super::finding::{AuditVerdict, Finding};
 
 /// The maximum number of results in a report, because etcd stores objects of at most 1.5 MiB.
 pub(super) const RESULTS: usize = 1000;
@@ -91,7 +91,7 @@ impl ReportApi {
         name: &str,
         namespace: Option<&str>,
         findings: impl IntoIterator<Item = &'a Finding>,
-        verdicts: impl IntoIterator<Item = (Verdict, u64)>,
+        verdicts: impl IntoIterator<Item = (AuditVerdict, u64)>,
     ) -> Value {
         let results: Vec<_> = findings.into_iter().take(RESULTS).map(result).collect();
         let mut summary = json!({"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0});
@@ -146,11 +146,11 @@ fn result(finding: &Finding) -> Value {
     })
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: AuditVerdict) -> &'static str {
     match verdict {
-        Verdict::Denied => "fail",
-        Verdict::Failed => "error",
-        Verdict::WouldBeDenied | Verdict::FailureIgnored | Verdict::Changed => "warn",
-        Verdict::Allowed => "pass",
+        AuditVerdict::Denied => "fail",
+        AuditVerdict::Failed => "error",
+        AuditVerdict::WouldBeDenied | AuditVerdict::FailureIgnored | AuditVerdict::Changed => "warn",
+        AuditVerdict::Allowed => "pass",
     }
 }

@@ -22,11 +22,11 @@ use tokio::{
 
 use super::{
     auditor::Auditor,
-    client::{AuditClient, Resource},
+    client::{AuditClient, AuditedResource},
     ledger::Ledger,
     report_writer::ReportWriter,
     status::{AuditConfig, AuditStatus},
-    watch::Change,
+    watch::ObjectChange,
 };
 use crate::{
     Webhooks,
@@ -79,13 +79,13 @@ struct AuditState {
 /// The part of an audit's state that must be built anew when the chains change.
 struct ChainAudit {
     auditor: Auditor,
-    resources: HashMap<u16, Resource>,
+    resources: HashMap<u16, AuditedResource>,
     /// For each namespace that was seen so far: whether its objects are excluded from the audit.
     excluded: HashMap<String, bool>,
     /// For each resource whose list failed: the pause before the list is retried.
     retries: HashMap<u16, Backoff>,
     watches: JoinSet<()>,
-    sender: mpsc::Sender<(u16, Change)>,
+    sender: mpsc::Sender<(u16, ObjectChange)>,
 }
 
 impl Audits {
@@ -180,7 +180,7 @@ impl ChainAudit {
         self.watches.spawn(async move {
             sleep(pause).await;
             // Sending fails only after this replica has ceased to be the leader, because that drops the receiver.
-            let _ = sender.send((number, Change::Expired)).await;
+            let _ = sender.send((number, ObjectChange::Expired)).await;
         });
     }
 }
@@ -209,7 +209,7 @@ impl Inner {
         &self,
         mut audited: ChainAudit,
         work: &mut AuditState,
-        mut changes: mpsc::Receiver<(u16, Change)>,
+        mut changes: mpsc::Receiver<(u16, ObjectChange)>,
     ) {
         // Some reports are outdated if the last audit could not write them. Then writing them is tried again.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
@@ -256,21 +256,21 @@ impl Inner {
         audited: &mut ChainAudit,
         work: &mut AuditState,
         number: u16,
-        change: Change,
+        change: ObjectChange,
     ) -> bool {
         let Some(resource) = audited.resources.get(&number).cloned() else {
             return false;
         };
         match change {
-            Change::Works => self.report(&resource.name(), None),
-            Change::Fails(error) => self.report(&resource.name(), Some(error.to_string())),
-            Change::Gone(object) => {
+            ObjectChange::Works => self.report(&resource.name(), None),
+            ObjectChange::Fails(error) => self.report(&resource.name(), Some(error.to_string())),
+            ObjectChange::Gone(object) => {
                 let head = object.head();
                 let name = head.name.clone().unwrap_or_default();
                 work.ledger.remove(number, head.namespace.clone(), &name);
                 return true;
             }
-            Change::Present(object) => {
+            ObjectChange::Present(object) => {
                 if self.is_excluded(&resource, &object, &mut audited.excluded).await {
                     return false;
                 }
@@ -278,7 +278,7 @@ impl Inner {
                 work.ledger.record(number, judged);
                 return true;
             }
-            Change::Expired => {
+            ObjectChange::Expired => {
                 tracing::debug!(resource = resource.name(), "listing again");
                 work.ledger.begin(&resource.name());
                 let listed = self.list(audited, work, number).await;

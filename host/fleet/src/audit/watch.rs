@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::client::{AuditClient, Resource, content};
+use super::client::{AuditClient, AuditedResource, content};
 use crate::leader::backoff;
 
 /// The time after which the API server is asked to end a watch, in seconds.
@@ -26,7 +26,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const BETWEEN_LISTS: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum ObjectChange {
     Present(Object),
     Gone(Object),
     Works,
@@ -38,7 +38,7 @@ pub(super) enum Change {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct AuditEvent<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow)]
@@ -48,14 +48,14 @@ struct Event<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ObjectOrError {
-    metadata: Metadata,
+    metadata: WatchMetadata,
     code: u16,
     message: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Metadata {
+struct WatchMetadata {
     resource_version: String,
 }
 
@@ -63,10 +63,10 @@ struct Metadata {
 /// `number`, which identifies the resource.
 pub(super) async fn follow(
     client: Arc<AuditClient>,
-    resource: Resource,
+    resource: AuditedResource,
     number: u16,
     mut version: String,
-    changes: Sender<(u16, Change)>,
+    changes: Sender<(u16, ObjectChange)>,
 ) {
     let started = Instant::now();
     let mut pauses = backoff();
@@ -79,11 +79,11 @@ pub(super) async fn follow(
             }
             Ok(false) => {
                 sleep(BETWEEN_LISTS.saturating_sub(started.elapsed())).await;
-                let _ = changes.send((number, Change::Expired)).await;
+                let _ = changes.send((number, ObjectChange::Expired)).await;
                 return;
             }
             Err(error) => {
-                if changes.send((number, Change::Fails(error))).await.is_err() {
+                if changes.send((number, ObjectChange::Fails(error))).await.is_err() {
                     return;
                 }
                 pauses.after_failure()
@@ -97,10 +97,10 @@ pub(super) async fn follow(
 /// version that was seen.
 async fn watch_once(
     client: &AuditClient,
-    resource: &Resource,
+    resource: &AuditedResource,
     number: u16,
     version: &mut String,
-    changes: &Sender<(u16, Change)>,
+    changes: &Sender<(u16, ObjectChange)>,
 ) -> Result<bool, AnswerError> {
     let path = resource.path(None);
     let query = format!(
@@ -111,18 +111,18 @@ async fn watch_once(
         lines => lines?,
     };
     let wrong = |error: &dyn ToString| content(&path, &error.to_string());
-    if changes.send((number, Change::Works)).await.is_err() {
+    if changes.send((number, ObjectChange::Works)).await.is_err() {
         return Ok(true);
     }
     let limit = Duration::from_secs(SECONDS) + GRACE;
     while let Ok(Some(line)) = timeout(limit, lines.next()).await {
         let line = line?;
-        let Event { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
+        let AuditEvent { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
         let read: ObjectOrError = serde_json::from_str(object.get()).map_err(|error| wrong(&error))?;
         let parsed = || resource.object(object).map_err(|error| wrong(&error));
         let change = match kind {
-            "ADDED" | "MODIFIED" => Some(Change::Present(parsed()?)),
-            "DELETED" => Some(Change::Gone(parsed()?)),
+            "ADDED" | "MODIFIED" => Some(ObjectChange::Present(parsed()?)),
+            "DELETED" => Some(ObjectChange::Gone(parsed()?)),
             "ERROR" if read.code == StatusCode::GONE => return Ok(false),
             "ERROR" => return Err(wrong(&read.message)),
             _ => None,

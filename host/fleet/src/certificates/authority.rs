@@ -14,7 +14,7 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::{CertificateSubject, Client, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
+use super::{CertificateSubject, ClientUsage, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
 
 /// The validity of a CA whose key is stored, in days.
 const AUTHORITY_DAYS: u16 = 3650;
@@ -36,7 +36,7 @@ pub struct Authority {
 #[derive(derive_more::Debug)]
 // The debug output omits the key, because logs must not contain it.
 #[debug("Issued {{ not_after: {not_after:?}, .. }}")]
-pub struct Issued {
+pub struct IssuedCertificate {
     pub certificate: String,
     pub key: String,
     pub not_after: OffsetDateTime,
@@ -113,7 +113,7 @@ impl Authority {
         subject: &CertificateSubject,
         now: OffsetDateTime,
     ) -> Option<OffsetDateTime> {
-        let validity = Validity::of(certificate, key, subject, std::slice::from_ref(&self.der))?;
+        let validity = IssuedValidity::of(certificate, key, subject, std::slice::from_ref(&self.der))?;
         (!validity.is_due(now)).then_some(validity.ends)
     }
 
@@ -123,7 +123,7 @@ impl Authority {
         subject: &CertificateSubject,
         days: u16,
         now: OffsetDateTime,
-    ) -> Result<Issued, rcgen::Error> {
+    ) -> Result<IssuedCertificate, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.not_before = now - CLOCK_SKEW;
@@ -150,7 +150,7 @@ impl Authority {
                 params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]
             }
         }
-        Ok(Issued {
+        Ok(IssuedCertificate {
             certificate: params.signed_by(&key, &self.issuer)?.pem(),
             key: key.serialize_pem(),
             not_after: params.not_after,
@@ -159,12 +159,12 @@ impl Authority {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
+pub struct IssuedValidity {
     pub begins: OffsetDateTime,
     pub ends: OffsetDateTime,
 }
 
-impl Validity {
+impl IssuedValidity {
     /// Returns when a certificate is valid. Returns `None` if the certificate is not for this subject, the key is not
     /// its key, or none of these CAs signed it.
     pub fn of(
@@ -217,7 +217,7 @@ pub fn for_service(
     service: &Service,
     days: u16,
     now: OffsetDateTime,
-) -> Result<(String, Issued), rcgen::Error> {
+) -> Result<(String, IssuedCertificate), rcgen::Error> {
     let authority = Authority::of_days(days, now)?;
     let issued = authority.issue(&service.subject(), days, now)?;
     Ok((authority.pem, issued))
@@ -297,7 +297,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
             let wanted = hosts.iter().map(SubjectHost::to_string).collect();
             usage.value.server_auth && held == wanted
         }
-        CertificateSubject::Client(Client(name)) => {
+        CertificateSubject::Client(ClientUsage(name)) => {
             let mut names = leaf.subject().iter_common_name();
             usage.value.client_auth && names.any(|held| held.as_str().is_ok_and(|held| held == name))
         }

@@ -8,11 +8,11 @@ use super::{
     *,
 };
 
-fn registration() -> Registration {
-    Registration {
+fn registration() -> WebhookRegistration {
+    WebhookRegistration {
         name: "hooks".to_owned(),
         namespace: "hooks-system".to_owned(),
-        ..Registration::default()
+        ..WebhookRegistration::default()
     }
 }
 
@@ -35,13 +35,13 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
-fn webhooks(text: &str, registration: &Registration) -> Vec<RegisteredWebhook> {
+fn webhooks(text: &str, registration: &WebhookRegistration) -> Vec<RegisteredWebhook> {
     let loaded = load_text("chains.yaml", text).unwrap();
     let chains: Vec<_> = loaded.iter().map(RegisteredChain::from).collect();
     RegisteredWebhook::for_all_chains(&chains, registration, LIMIT)
 }
 
-fn configured(text: &str, registration: &Registration) -> Vec<Json> {
+fn configured(text: &str, registration: &WebhookRegistration) -> Vec<Json> {
     configurations(registration, &webhooks(text, registration), "the CA")
 }
 
@@ -162,7 +162,7 @@ fn webhooks_are_registered_for_each_phase_or_for_each_chain() {
     ];
     let validate_each: &[Row<'_>] = &[("v.validate.hooks.hooks-system", "/validate/v", 1, "Ignore", 2)];
     for (per_chain, expected) in [(false, [mutate, validate]), (true, [mutate_each, validate_each])] {
-        let registration = Registration {
+        let registration = WebhookRegistration {
             per_chain,
             ..registration()
         };
@@ -291,7 +291,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
         (&both, false, &all),
         (&both, true, each),
     ] {
-        let registration = Registration {
+        let registration = WebhookRegistration {
             per_chain,
             ..registration()
         };
@@ -379,7 +379,7 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
             .map(|condition| condition["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, expected, "{rule}");
-        let old = Registration {
+        let old = WebhookRegistration {
             has_match_conditions: false,
             ..registration
         };
@@ -447,7 +447,7 @@ fn each_excluded_namespace_is_listed_once() {
         (true, &[], &["hooks-system", "kube-node-lease"]),
     ] {
         let selector = namespace_selector(
-            &Registration {
+            &WebhookRegistration {
                 excluded_namespaces: exclude.to_vec(),
                 includes_kube_system,
                 ..registration()

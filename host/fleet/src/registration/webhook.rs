@@ -12,7 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
 use super::{
-    IGNORE_LABEL, RegisteredChain, Registration, excluded_namespaces,
+    IGNORE_LABEL, RegisteredChain, WebhookRegistration, excluded_namespaces,
     exclusions::{Exclusion, may_match},
 };
 
@@ -39,7 +39,7 @@ impl RegisteredWebhook {
     /// [problem](RegisteredChain::problem) is left out. `limit` is the timeout of all chains of a request together.
     pub fn for_all_chains(
         chains: &[RegisteredChain<'_>],
-        registration: &Registration,
+        registration: &WebhookRegistration,
         limit: Duration,
     ) -> Vec<Self> {
         let mut webhooks = Vec::new();
@@ -115,7 +115,7 @@ impl RegisteredWebhook {
         phase: Phase,
         scope: Scope,
         chains: &[&RegisteredChain<'_>],
-        registration: &Registration,
+        registration: &WebhookRegistration,
         limit: Duration,
     ) -> Self {
         let mut rules: Vec<Rule> = Vec::new();
@@ -193,8 +193,8 @@ impl RegisteredWebhook {
     }
 
     /// Returns the name of the webhook, which the API server shows to users. It is unique in the configuration.
-    fn name(&self, registration: &Registration) -> String {
-        let Registration { name, namespace, .. } = registration;
+    fn name(&self, registration: &WebhookRegistration) -> String {
+        let WebhookRegistration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
         // The chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same name, so the webhook
@@ -217,7 +217,7 @@ impl RegisteredWebhook {
         }
     }
 
-    pub(super) fn document(&self, registration: &Registration, ca: &str) -> Json {
+    pub(super) fn document(&self, registration: &WebhookRegistration, ca: &str) -> Json {
         let any_equivalent = self
             .rules
             .iter()
@@ -269,7 +269,7 @@ fn seconds(stages: Duration) -> u64 {
 
 /// Returns a selector of the namespaces in `only`, or of all namespaces if `only` is empty. The excluded namespaces are
 /// never selected.
-pub(super) fn namespace_selector(registration: &Registration, only: &BTreeSet<String>) -> Json {
+pub(super) fn namespace_selector(registration: &WebhookRegistration, only: &BTreeSet<String>) -> Json {
     const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);
     names.insert(0, &registration.namespace);

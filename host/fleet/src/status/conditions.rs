@@ -11,14 +11,14 @@ use crate::chains::EXCEPTION;
 /// The reason of the condition that reports a chain which is live but never called, because no request can reach it.
 const NEVER_CALLED: &str = "NeverCalled";
 
-struct Condition {
+struct StatusCondition {
     /// The status of the condition: true, false, or `None` for `Unknown`.
     holds: Option<bool>,
     reason: &'static str,
     message: String,
 }
 
-impl Condition {
+impl StatusCondition {
     fn new(holds: impl Into<Option<bool>>, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             holds: holds.into(),
@@ -29,27 +29,27 @@ impl Condition {
 }
 
 /// The conditions in a definition's status. For an exception, only `accepted` and `live` are set.
-pub(super) struct Conditions {
-    accepted: Condition,
-    modules_resolved: Condition,
-    live: Condition,
-    enforced: Condition,
+pub(super) struct DefinitionConditions {
+    accepted: StatusCondition,
+    modules_resolved: StatusCondition,
+    live: StatusCondition,
+    enforced: StatusCondition,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Definition<'a> {
+pub(super) enum StatusDefinition<'a> {
     Chain(&'a ChainStatus),
     Exception(&'a ExceptionStatus),
 }
 
-impl Conditions {
+impl DefinitionConditions {
     /// Returns the conditions for this state of a definition's version; `None` if the state is not known yet.
-    pub(super) fn new(state: &VersionState, live: Option<Definition<'_>>) -> Option<Self> {
+    pub(super) fn new(state: &VersionState, live: Option<StatusDefinition<'_>>) -> Option<Self> {
         Some(match state {
             VersionState::Live => conditions_of_live(live?),
             VersionState::Bad(bad) if matches!(bad.served, Served::LastModules | Served::FailingStages) => {
-                Conditions {
-                    modules_resolved: Condition::new(false, "NotFetched", bad.reasons.join("\n")),
+                DefinitionConditions {
+                    modules_resolved: StatusCondition::new(false, "NotFetched", bad.reasons.join("\n")),
                     ..conditions_of_live(live?)
                 }
             }
@@ -60,11 +60,11 @@ impl Conditions {
                 };
                 let reasons = bad.reasons.join("\n");
                 let (accepted, modules_resolved) = if bad.is_transient {
-                    (valid(), Condition::new(false, "NotFetched", reasons))
+                    (valid(), StatusCondition::new(false, "NotFetched", reasons))
                 } else {
                     (
-                        Condition::new(false, "Invalid", reasons),
-                        Condition::new(
+                        StatusCondition::new(false, "Invalid", reasons),
+                        StatusCondition::new(
                             None,
                             "Invalid",
                             "The modules of an invalid chain are not fetched.",
@@ -74,13 +74,13 @@ impl Conditions {
                 not_live(accepted, modules_resolved, reason, message)
             }
             VersionState::Blocked(mistakes) => {
-                let unknown = || Condition::new(None, "NoTable", mistakes.join("\n"));
+                let unknown = || StatusCondition::new(None, "NoTable", mistakes.join("\n"));
                 let message = "No table can be built from all definitions; the previous one is live.";
                 not_live(unknown(), unknown(), "NoTable", message)
             }
             VersionState::RolledBack => {
                 let message = "A user rolled back to an earlier revision, which is live.";
-                let unknown = || Condition::new(None, "RolledBack", message);
+                let unknown = || StatusCondition::new(None, "RolledBack", message);
                 not_live(unknown(), unknown(), "RolledBack", message)
             }
             _ => return None,
@@ -99,7 +99,7 @@ impl Conditions {
         now: Moment,
     ) -> Value {
         let before = before.get("conditions").and_then(Value::as_array);
-        let condition = |name: &str, condition: &Condition| {
+        let condition = |name: &str, condition: &StatusCondition| {
             let holds = match condition.holds {
                 Some(true) => "True",
                 Some(false) => "False",
@@ -131,36 +131,36 @@ impl Conditions {
     }
 }
 
-fn valid() -> Condition {
-    Condition::new(true, "Valid", "The definition is valid.")
+fn valid() -> StatusCondition {
+    StatusCondition::new(true, "Valid", "The definition is valid.")
 }
 
-fn conditions_of_live(definition: Definition<'_>) -> Conditions {
-    let live = Condition::new(true, "Live", "The live table has this version.");
+fn conditions_of_live(definition: StatusDefinition<'_>) -> DefinitionConditions {
+    let live = StatusCondition::new(true, "Live", "The live table has this version.");
     let (stages, unreached) = match definition {
-        Definition::Chain(chain) => (chain.stages.as_slice(), chain.unreached.as_ref()),
-        Definition::Exception(_) => (&[][..], None),
+        StatusDefinition::Chain(chain) => (chain.stages.as_slice(), chain.unreached.as_ref()),
+        StatusDefinition::Exception(_) => (&[][..], None),
     };
     let not_called = |reason| {
         let reasons = unreached.map(|unreached| unreached.reasons.join("\n"));
-        Condition::new(false, reason, reasons.unwrap_or_default())
+        StatusCondition::new(false, reason, reasons.unwrap_or_default())
     };
     let is_whole = unreached.map(|unreached| unreached.is_whole);
     let unavailable: Vec<_> = stages.iter().flat_map(unavailable).collect();
-    Conditions {
+    DefinitionConditions {
         accepted: valid(),
         live: match definition {
-            Definition::Exception(exception) if exception.expired => {
+            StatusDefinition::Exception(exception) if exception.expired => {
                 let message = format!("It expired at {}, so it excepts nothing.", exception.expires);
-                Condition::new(false, "Expired", message)
+                StatusCondition::new(false, "Expired", message)
             }
             _ if is_whole == Some(true) => not_called(NEVER_CALLED),
             _ => live,
         },
         modules_resolved: if unavailable.is_empty() {
-            Condition::new(true, "Resolved", "Every module is verified and compiled.")
+            StatusCondition::new(true, "Resolved", "Every module is verified and compiled.")
         } else {
-            Condition::new(false, "NotFetched", unavailable.join("\n"))
+            StatusCondition::new(false, "NotFetched", unavailable.join("\n"))
         },
         enforced: match is_whole {
             Some(true) => not_called(NEVER_CALLED),
@@ -171,20 +171,20 @@ fn conditions_of_live(definition: Definition<'_>) -> Conditions {
 }
 
 fn not_live(
-    accepted: Condition,
-    modules_resolved: Condition,
+    accepted: StatusCondition,
+    modules_resolved: StatusCondition,
     reason: &'static str,
     message: &str,
-) -> Conditions {
-    Conditions {
+) -> DefinitionConditions {
+    DefinitionConditions {
         accepted,
         modules_resolved,
-        live: Condition::new(false, reason, message),
-        enforced: Condition::new(false, "NotLive", "This version is not live."),
+        live: StatusCondition::new(false, reason, message),
+        enforced: StatusCondition::new(false, "NotLive", "This version is not live."),
     }
 }
 
-fn enforced(stages: &[StageStatus]) -> Condition {
+fn enforced(stages: &[StageStatus]) -> StatusCondition {
     let stages = || stages.iter();
     let disabled: Vec<_> = stages()
         .filter_map(|stage| {
@@ -205,12 +205,12 @@ fn enforced(stages: &[StageStatus]) -> Condition {
         .map(|stage| stage.name.as_str())
         .collect();
     if !disabled.is_empty() {
-        return Condition::new(false, "Disabled", disabled.join("\n"));
+        return StatusCondition::new(false, "Disabled", disabled.join("\n"));
     }
     if audited.is_empty() {
-        Condition::new(true, "Enforced", "The answers of all stages are enforced.")
+        StatusCondition::new(true, "Enforced", "The answers of all stages are enforced.")
     } else {
-        Condition::new(false, "Audit", format!("in mode Audit: {}", audited.join(", ")))
+        StatusCondition::new(false, "Audit", format!("in mode Audit: {}", audited.join(", ")))
     }
 }
 

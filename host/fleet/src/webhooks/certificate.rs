@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use admittance::Moment;
-use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources, next_change};
+use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, WatchedResources, next_change};
 use admittance_net::tls::{IdentityPem, ServerTls, SharedIdentity, TlsError, certificates_in};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{ConfigurationState, Inner, OwnCertificate};
 use crate::{
-    Registration,
-    certificates::{self, Service, Validity, unexpired},
+    WebhookRegistration,
+    certificates::{self, IssuedValidity, Service, unexpired},
     leader::{after, backoff},
     registration::labels,
 };
@@ -67,7 +67,7 @@ impl SecretContents {
         })
     }
 
-    fn set(&self, object: &mut Map<String, Value>, registration: &Registration) {
+    fn set(&self, object: &mut Map<String, Value>, registration: &WebhookRegistration) {
         let mut data = json!({
             CERTIFICATE: BASE64_STANDARD.encode(&self.served.certificate),
             KEY: BASE64_STANDARD.encode(&self.served.key),
@@ -90,10 +90,15 @@ impl SecretContents {
         }
     }
 
-    fn validity(&self, identity: &IdentityPem, service: &Service, now: OffsetDateTime) -> Option<Validity> {
+    fn validity(
+        &self,
+        identity: &IdentityPem,
+        service: &Service,
+        now: OffsetDateTime,
+    ) -> Option<IssuedValidity> {
         let authorities = certificates_in(self.authorities.as_bytes()).ok()?;
         let IdentityPem { certificate, key } = identity;
-        let validity = Validity::of(certificate, key, &service.subject(), &authorities)?;
+        let validity = IssuedValidity::of(certificate, key, &service.subject(), &authorities)?;
         (validity.ends > now).then_some(validity)
     }
 
@@ -157,8 +162,8 @@ impl Renewal<'_> {
 
 #[derive(Debug)]
 pub(super) struct CertificateSecret {
-    pub(super) secret: Resources,
-    registration: Registration,
+    pub(super) secret: WatchedResources,
+    registration: WebhookRegistration,
     name: String,
     service: Service,
     terms: OwnCertificate,
@@ -170,10 +175,10 @@ impl CertificateSecret {
     /// Opens the Secret, and waits until it contains a certificate. The first replica issues that certificate.
     pub(super) async fn open(
         cluster: &Cluster,
-        registration: &Registration,
+        registration: &WebhookRegistration,
         terms: OwnCertificate,
     ) -> Result<Self, TlsError> {
-        let Registration { name, namespace, .. } = registration;
+        let WebhookRegistration { name, namespace, .. } = registration;
         let secret_name = format!("{name}-tls");
         let service = Service::new(name, namespace);
         let secret = cluster.resource(&SECRET, namespace, &secret_name);
@@ -309,8 +314,8 @@ impl CertificateSecret {
 /// Returns the contents of the Secret. If the Secret is missing or lacks a usable certificate, issues one and writes it
 /// first.
 async fn read_or_create(
-    secret: &Resources,
-    registration: &Registration,
+    secret: &WatchedResources,
+    registration: &WebhookRegistration,
     name: &str,
     service: &Service,
     terms: OwnCertificate,

@@ -1,7 +1,7 @@
 //! Writes a webhook configuration to the API server.
 
 use admittance::admission::Phase;
-use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};
+use admittance_cluster::{Resource, ResourceError, ResourceKind, WatchedResources};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl WrittenConfiguration {
 /// Replaces the webhooks of a webhook configuration if they differ from `webhooks`. Returns the kind of the
 /// configuration, and the result of the write if there was one.
 pub(super) async fn write(
-    resources: &Resources,
+    resources: &WatchedResources,
     phase: Phase,
     name: &str,
     webhooks: &[Value],

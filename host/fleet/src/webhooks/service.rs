@@ -13,23 +13,23 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The EndpointSlices of a Service, reduced to the fields that are needed here.
 #[derive(Deserialize)]
 struct Slices {
-    items: Vec<Slice>,
+    items: Vec<EndpointSliceObject>,
 }
 
 #[derive(Deserialize)]
-struct Slice {
+struct EndpointSliceObject {
     #[serde(default)]
-    endpoints: Option<Vec<Endpoint>>,
+    endpoints: Option<Vec<ServiceEndpoint>>,
 }
 
 #[derive(Deserialize)]
-struct Endpoint {
+struct ServiceEndpoint {
     #[serde(default)]
-    conditions: Conditions,
+    conditions: ServiceConditions,
 }
 
 #[derive(Default, Deserialize)]
-struct Conditions {
+struct ServiceConditions {
     /// Whether the endpoint is ready. By the API's rules, a missing value means that it is.
     ready: Option<bool>,
 }

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use sqlx::query;
 
 use super::{
-    Accounts, AccountsError, Cluster, Credentials, Secret,
+    Accounts, AccountsError, ClusterCredentials, RegisteredCluster, Secret,
     database::{DatabaseTransaction, now, seconds},
     error::violation,
     rows::digest_text,
@@ -32,7 +32,7 @@ const LONGEST_TOKEN: usize = 8 * 1024;
 const LONGEST_DOMAIN: usize = 253;
 
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct AgentReport {
     /// The addresses of the cluster's API servers, each `https://{host}:{port}`, separated by `;`.
     pub server_addresses: String,
     /// The CAs that sign the certificates of the cluster's API servers, as PEM.
@@ -47,7 +47,7 @@ impl Accounts {
         &self,
         cluster_id: &str,
         register_token: &[u8],
-    ) -> Result<Arc<Cluster>, AccountsError> {
+    ) -> Result<Arc<RegisteredCluster>, AccountsError> {
         let directory = self.directory()?;
         let cluster = directory.agent(cluster_id, register_token)?;
         let cluster_id = cluster.id.as_str();
@@ -73,7 +73,7 @@ impl Accounts {
         &self,
         cluster_id: &str,
         register_token: &[u8],
-        report: Report,
+        report: AgentReport,
     ) -> Result<(), AccountsError> {
         self.directory()?.agent(cluster_id, register_token)?;
         let reported = self.reachable(report)?;
@@ -82,7 +82,7 @@ impl Accounts {
         let is_known = cluster.credentials.as_ref().is_some_and(|known| {
             let reported_at = known.reported_at;
             **known
-                == Credentials {
+                == ClusterCredentials {
                     reported_at,
                     ..reported.clone()
                 }
@@ -107,7 +107,7 @@ impl Accounts {
         &self,
         change: &mut DatabaseTransaction,
         cluster_id: &str,
-        credentials: &Credentials,
+        credentials: &ClusterCredentials,
     ) -> Result<(), AccountsError> {
         let sealed = self.0.keys.seal(&credentials.user_token, cluster_id);
         query(
@@ -146,7 +146,7 @@ impl Accounts {
 
     /// Returns the credentials in a report, or an error if the gateway must not connect to one of its addresses
     /// directly.
-    pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
+    pub(super) fn reachable(&self, report: AgentReport) -> Result<ClusterCredentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;
         let refused = credentials
@@ -157,9 +157,9 @@ impl Accounts {
     }
 }
 
-impl Report {
+impl AgentReport {
     /// Parses and checks the report. It may come from an agent, from another gateway or from the database.
-    pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
+    pub(crate) fn credentials(self) -> Result<ClusterCredentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
         let mut server_addresses = Vec::new();
@@ -179,7 +179,7 @@ impl Report {
                 "server_addresses has {count} addresses, and at most {MOST_ADDRESSES} are allowed"
             )));
         }
-        Ok(Credentials {
+        Ok(ClusterCredentials {
             server_addresses,
             ca: self.ca,
             user_token: self.user_token,

@@ -7,8 +7,8 @@ use admittance_net::bearer::TokenDigest;
 use sqlx::{query, query_scalar};
 
 use super::{
-    Access, Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, Provider, RegisterToken, Secret, User,
-    UserId, UserName,
+    Access, Accounts, AccountsError, BcsInfo, ClusterType, Provider, RegisterToken, RegisteredCluster,
+    Secret, User, UserId, UserName,
     database::now,
     error::violation,
     keys::{random_suffix, random_token},
@@ -40,7 +40,7 @@ pub enum ClusterName {
 
 impl ClusterName {
     /// Returns the checked name of a cluster. `bcs` is its project and kind if the platform manages the cluster.
-    pub fn new(name: &str, bcs: Option<(&str, ClusterKind)>) -> Result<Self, AccountsError> {
+    pub fn new(name: &str, bcs: Option<(&str, ClusterType)>) -> Result<Self, AccountsError> {
         let is_part = |text: &str, longest| {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
             (1..=longest).contains(&text.len()) && text.bytes().all(is_letter)
@@ -138,7 +138,7 @@ impl Accounts {
         by: &str,
         creator: Option<&User>,
         name: &ClusterName,
-    ) -> Result<Arc<Cluster>, AccountsError> {
+    ) -> Result<Arc<RegisteredCluster>, AccountsError> {
         let lower = name.as_str().to_ascii_lowercase();
         let suffix = |length| random_suffix(length).map_err(unavailable);
         let (id, provider) = match name {
@@ -148,7 +148,7 @@ impl Accounts {
                 Provider::Bcs,
             ),
         };
-        let cluster = Cluster {
+        let cluster = RegisteredCluster {
             identifier: format!("{id}-{}", suffix(IDENTIFIER_LENGTH)?),
             id,
             provider,
@@ -194,7 +194,7 @@ impl Accounts {
         Ok(Arc::new(cluster))
     }
 
-    pub fn cluster(&self, id: &str) -> Result<Arc<Cluster>, AccountsError> {
+    pub fn cluster(&self, id: &str) -> Result<Arc<RegisteredCluster>, AccountsError> {
         let directory = self.directory()?;
         let cluster = directory.cluster(id).cloned();
         cluster.ok_or_else(|| AccountsError::Unknown("cluster", id.to_owned()))
@@ -214,7 +214,7 @@ impl Accounts {
     pub async fn create_register_token(
         &self,
         by: &str,
-        cluster: &Cluster,
+        cluster: &RegisteredCluster,
         rotate: bool,
     ) -> Result<CreatedRegisterToken, AccountsError> {
         let value = random_token(REGISTER_TOKEN_LENGTH).map_err(unavailable)?;
@@ -240,7 +240,11 @@ impl Accounts {
         })
     }
 
-    pub async fn revoke_register_token(&self, by: &str, cluster: &Cluster) -> Result<(), AccountsError> {
+    pub async fn revoke_register_token(
+        &self,
+        by: &str,
+        cluster: &RegisteredCluster,
+    ) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         if delete_register_token(&mut change, &cluster.id).await? == 0 {
             return Err(AccountsError::Unknown(
@@ -258,7 +262,7 @@ impl Accounts {
         &self,
         by: &str,
         user: &User,
-        cluster: &Cluster,
+        cluster: &RegisteredCluster,
         access: Option<Access>,
     ) -> Result<(), AccountsError> {
         if !cluster.is_kubernetes() && access == Some(Access::Cluster) {

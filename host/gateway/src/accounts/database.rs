@@ -20,8 +20,8 @@ use sqlx::{
 };
 
 use super::{
-    Access, AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken,
-    Report, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
+    Access, AccountsError, AgentReport, BcsInfo, ClusterCredentials, DatabaseConfig, Directory, KeyFile,
+    RegisterToken, RegisteredCluster, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
 /// The table that records the migrations. No other program that uses the database has a table of this name.
@@ -245,7 +245,7 @@ type ClusterRow = (
 async fn clusters(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
-) -> Result<Vec<Cluster>, AccountsError> {
+) -> Result<Vec<RegisteredCluster>, AccountsError> {
     let selected: Vec<ClusterRow> = query_as(
         "SELECT id, identifier, provider, creator_id, created_at, project_id, bcs_cluster_id, cluster_type \
          FROM admittance_clusters",
@@ -265,7 +265,7 @@ async fn clusters(
             }),
             _ => None,
         };
-        Ok(Cluster {
+        Ok(RegisteredCluster {
             identifier,
             provider: parsed(&provider)?,
             creator: UserId(creator),
@@ -319,7 +319,7 @@ async fn register_tokens(
 async fn credentials(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
-) -> Result<HashMap<String, Arc<Credentials>>, AccountsError> {
+) -> Result<HashMap<String, Arc<ClusterCredentials>>, AccountsError> {
     let rows: Vec<(String, String, String, String, String, i64)> = query_as(
         "SELECT cluster_id, server_addresses, ca, sealed_token, cluster_domain, reported_at \
          FROM admittance_credentials",
@@ -335,7 +335,7 @@ async fn credentials(
                 continue;
             }
         };
-        let stored = Report {
+        let stored = AgentReport {
             server_addresses: addresses,
             ca,
             user_token,

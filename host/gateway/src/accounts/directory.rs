@@ -11,7 +11,7 @@ use admittance_net::bearer::TokenDigest;
 
 use super::{
     role_grants::{GrantedBinding, RoleGrant},
-    types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
+    types::{Access, BcsInfo, ClusterType, RegisteredCluster, TokenId, User, UserId},
 };
 
 /// All users, tokens and clusters, read in one transaction. A directory never changes, so all lookups in it are
@@ -22,7 +22,7 @@ pub struct Directory {
     pub(super) revision: i64,
     pub(super) users: BTreeMap<UserId, Arc<User>>,
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
-    pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
+    pub(super) clusters: BTreeMap<String, Arc<RegisteredCluster>>,
     /// The gateway's IDs of clusters, by the identifiers that the clusters have in the paths of tunnels.
     pub(super) identifiers: HashMap<String, String>,
     /// The grants of roles, as they are stored in the database. They can name users and clusters that do not exist.
@@ -41,7 +41,7 @@ pub(super) struct UserToken {
 
 /// An authenticated user, with the token that the user sent. The token may have been revoked since the authentication.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct UserSession {
     pub user: Arc<User>,
     pub token: TokenId,
     pub digest: TokenDigest,
@@ -58,7 +58,7 @@ pub enum AccessTarget {
 
 /// The reason why a token is not accepted. `Display` is the message for the client, in the words of bcs-api.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum TokenDenied {
     /// The token of the user is unknown, or was revoked.
     #[error("anonymous requests is forbidden")]
     Unknown,
@@ -81,20 +81,20 @@ pub enum Denied {
 
 impl Directory {
     /// Returns the session of the user to whom this token belongs.
-    pub fn authenticate(&self, token: &[u8]) -> Result<Session, Denied> {
+    pub fn authenticate(&self, token: &[u8]) -> Result<UserSession, TokenDenied> {
         self.session(TokenDigest::of(token))
     }
 
     /// Returns the current session of a token that was [authenticated](Self::authenticate) earlier.
-    pub fn session(&self, digest: TokenDigest) -> Result<Session, Denied> {
+    pub fn session(&self, digest: TokenDigest) -> Result<UserSession, TokenDenied> {
         // The duration of this lookup reveals nothing about other tokens, because clients cannot choose the digest of a
         // token.
-        let token = self.tokens.get(digest.as_bytes()).ok_or(Denied::Unknown)?;
-        let user = self.users.get(&token.user).ok_or(Denied::Unknown)?;
+        let token = self.tokens.get(digest.as_bytes()).ok_or(TokenDenied::Unknown)?;
+        let user = self.users.get(&token.user).ok_or(TokenDenied::Unknown)?;
         if token.expires_at <= Moment::now() {
-            return Err(Denied::Expired(user.name.as_str().to_owned()));
+            return Err(TokenDenied::Expired(user.name.as_str().to_owned()));
         }
-        Ok(Session {
+        Ok(UserSession {
             user: user.clone(),
             token: token.id,
             digest,
@@ -103,7 +103,7 @@ impl Directory {
     }
 
     /// Returns the cluster with this ID. As in the database of bcs-api, the case of letters in the ID does not matter.
-    pub fn cluster(&self, id: &str) -> Option<&Arc<Cluster>> {
+    pub fn cluster(&self, id: &str) -> Option<&Arc<RegisteredCluster>> {
         let in_any_case = || {
             self.clusters()
                 .find(|cluster| cluster.id.eq_ignore_ascii_case(id))
@@ -113,7 +113,7 @@ impl Directory {
 
     /// Returns the cluster with this ID of the platform. If several projects registered the ID, returns the cluster of
     /// the project that did so first, because anybody may register the ID of an existing cluster again.
-    pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
+    pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<RegisteredCluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
         self.clusters()
             .filter(|cluster| cluster.bcs.as_ref().is_some_and(has_id))
@@ -128,11 +128,11 @@ impl Directory {
         &self.grants
     }
 
-    pub fn by_identifier(&self, identifier: &str) -> Option<&Arc<Cluster>> {
+    pub fn by_identifier(&self, identifier: &str) -> Option<&Arc<RegisteredCluster>> {
         self.clusters.get(self.identifiers.get(identifier)?)
     }
 
-    pub fn clusters(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+    pub fn clusters(&self) -> impl Iterator<Item = &Arc<RegisteredCluster>> {
         self.clusters.values()
     }
 
@@ -156,7 +156,7 @@ impl Directory {
 
     /// Returns the access of a user to a cluster. Super users have every permission, and creators may edit their
     /// clusters.
-    pub fn access(&self, user: &User, cluster: &Cluster) -> Option<Access> {
+    pub fn access(&self, user: &User, cluster: &RegisteredCluster) -> Option<Access> {
         let own = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),
             (false, is_creator) => is_creator.then_some(Permission::Write),
@@ -169,13 +169,18 @@ impl Directory {
     }
 
     /// Returns the permission of a user to manage a cluster. Creators may always edit their clusters.
-    pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
+    pub fn permission(&self, user: &User, cluster: &RegisteredCluster) -> Option<Permission> {
         let own = (cluster.creator == user.id).then_some(Permission::Write);
         own.max(self.access(user, cluster).map(Access::in_management))
     }
 
     /// Checks that a user has at least this permission to manage a cluster.
-    pub fn check(&self, user: &User, cluster: &Cluster, needed: Permission) -> Result<(), Denied> {
+    pub fn check(
+        &self,
+        user: &User,
+        cluster: &RegisteredCluster,
+        needed: Permission,
+    ) -> Result<(), TokenDenied> {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
@@ -187,7 +192,7 @@ impl Directory {
             return Some(Permission::Hooks);
         }
         let registered = self.clusters.values().filter(|cluster| {
-            let is_it = |bcs: &BcsInfo| bcs.kind == ClusterKind::Mesos && bcs.cluster_id == platform_id;
+            let is_it = |bcs: &BcsInfo| bcs.kind == ClusterType::Mesos && bcs.cluster_id == platform_id;
             cluster.bcs.as_ref().is_some_and(is_it)
         });
         registered
@@ -200,7 +205,7 @@ impl Directory {
     }
 
     /// Checks that a user has at least this permission for the target.
-    pub fn may(&self, user: &User, target: &AccessTarget, needed: Permission) -> Result<(), Denied> {
+    pub fn may(&self, user: &User, target: &AccessTarget, needed: Permission) -> Result<(), TokenDenied> {
         let (permission, name) = match target {
             AccessTarget::Cluster(id) => {
                 let cluster = self.cluster(id);
@@ -213,13 +218,20 @@ impl Directory {
     }
 
     /// Returns the cluster with this ID if `register_token` is its current register token and has not expired.
-    pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<Cluster>, Denied> {
+    pub fn agent(
+        &self,
+        cluster_id: &str,
+        register_token: &[u8],
+    ) -> Result<&Arc<RegisteredCluster>, TokenDenied> {
         let digest = TokenDigest::of(register_token);
-        let cluster = self.cluster(cluster_id).ok_or(Denied::NoRegisterToken)?;
-        let expected = cluster.register_token.as_ref().ok_or(Denied::NoRegisterToken)?;
+        let cluster = self.cluster(cluster_id).ok_or(TokenDenied::NoRegisterToken)?;
+        let expected = cluster
+            .register_token
+            .as_ref()
+            .ok_or(TokenDenied::NoRegisterToken)?;
         let is_in_time = expected.used_at.is_some() || expected.expires_at > Moment::now();
         if !bool::from(expected.digest.is(&digest)) || !is_in_time {
-            return Err(Denied::RegisterToken);
+            return Err(TokenDenied::RegisterToken);
         }
         Ok(cluster)
     }
@@ -230,11 +242,11 @@ fn enough(
     user: &User,
     cluster: &str,
     needed: Permission,
-) -> Result<(), Denied> {
+) -> Result<(), TokenDenied> {
     if permission >= Some(needed) {
         return Ok(());
     }
-    Err(Denied::Forbidden {
+    Err(TokenDenied::Forbidden {
         user: user.name.as_str().to_owned(),
         cluster: cluster.to_owned(),
         needed,
@@ -255,7 +267,7 @@ mod tests {
             groups: Vec::new(),
             created_at: Moment::now(),
         };
-        let cluster = |id: &str, kind, creator, grants: &[(i64, Permission)]| Cluster {
+        let cluster = |id: &str, kind, creator, grants: &[(i64, Permission)]| RegisteredCluster {
             id: id.to_owned(),
             identifier: id.to_owned(),
             provider: Provider::Bcs,
@@ -275,10 +287,10 @@ mod tests {
         };
         let directory = Directory {
             clusters: [
-                cluster("a", ClusterKind::Mesos, 1, &[(2, Permission::Read)]),
+                cluster("a", ClusterType::Mesos, 1, &[(2, Permission::Read)]),
                 // User 3 registers the same ID of the platform again, but gains no permission for the drivers.
-                cluster("b", ClusterKind::Mesos, 3, &[(2, Permission::Write)]),
-                cluster("c", ClusterKind::Kubernetes, 4, &[(4, Permission::Hooks)]),
+                cluster("b", ClusterType::Mesos, 3, &[(2, Permission::Write)]),
+                cluster("c", ClusterType::Kubernetes, 4, &[(4, Permission::Hooks)]),
             ]
             .map(|cluster| (cluster.id.clone(), Arc::new(cluster)))
             .into(),
@@ -303,7 +315,7 @@ mod tests {
     /// Databases of earlier versions and of bcs-api can contain one cluster ID for several projects.
     #[test]
     fn a_platform_id_belongs_to_the_first_cluster_that_has_it() {
-        let cluster = |id: &str, created_at| Cluster {
+        let cluster = |id: &str, created_at| RegisteredCluster {
             id: id.to_owned(),
             identifier: id.to_owned(),
             provider: Provider::Bcs,
@@ -312,7 +324,7 @@ mod tests {
             bcs: Some(BcsInfo {
                 project_id: id.to_owned(),
                 cluster_id: "BCS-K8S-1".to_owned(),
-                kind: ClusterKind::Kubernetes,
+                kind: ClusterType::Kubernetes,
             }),
             credentials: None,
             register_token: None,

@@ -1,12 +1,12 @@
 use std::{fmt::Display, path::PathBuf};
 
-use super::Denied;
+use super::TokenDenied;
 
 /// The reason why users and clusters cannot be read or changed. `Display` is the message for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountsError {
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Denied(#[from] TokenDenied),
     #[error("{0}")]
     Invalid(String),
     /// No object of this kind (such as `user` or `cluster`) has this name.

@@ -19,11 +19,12 @@ use serde::{Deserialize, Serialize};
 use sqlx::{query, query_as};
 
 use self::{
-    plan::Plan,
-    source::{Source, SourceCredentials, SourcePermission, SourceToken},
+    plan::ImportPlan,
+    source::{ImportSource, SourceCredentials, SourcePermission, SourceToken},
 };
 use super::{
-    Access, Accounts, AccountsError, Directory, RegisterToken, Report, Secret, TokenId, UserId, UserName,
+    Access, Accounts, AccountsError, AgentReport, Directory, RegisterToken, Secret, TokenId, UserId,
+    UserName,
     database::{DatabaseTransaction, moment, now, read_directory},
     rows::{
         UserTokenRow, digest_text, insert_cluster, insert_grant, insert_register_token, insert_token,
@@ -76,13 +77,13 @@ impl Accounts {
             ));
         }
         let mut change = self.0.database.change().await?;
-        let mut source = Source::read(&mut change).await?;
+        let mut source = ImportSource::read(&mut change).await?;
         let here = read_directory(&mut change, &self.0.keys, None).await?;
         let settled: Vec<(String, String)> = query_as("SELECT kind, source FROM admittance_imported")
             .fetch_all(&mut *change)
             .await?;
         let settled: HashSet<_> = settled.into_iter().collect();
-        let mut plan = Plan::new(&mut source, &here, &settled, replace)?;
+        let mut plan = ImportPlan::new(&mut source, &here, &settled, replace)?;
         let mut done = ImportedAccounts {
             users: plan.users.len(),
             tokens: plan.tokens.len(),
@@ -98,7 +99,7 @@ impl Accounts {
         for cluster in plan.clusters.values() {
             insert_cluster(&mut change, cluster, &cluster.id).await?;
         }
-        let is_new = |plan: &Plan, table: &str, cluster: &str| {
+        let is_new = |plan: &ImportPlan, table: &str, cluster: &str| {
             let is_here = plan.clusters.contains_key(cluster) || here.cluster(cluster).is_some();
             is_here && !settled.contains(&(table.to_owned(), cluster.to_owned()))
         };
@@ -176,7 +177,7 @@ impl Accounts {
         reported: SourceCredentials,
         done: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
-        let report = Report {
+        let report = AgentReport {
             // Commas are replaced because the last version of BCS's agent separates addresses with them.
             server_addresses: reported.server_addresses.replace(',', ";"),
             ca: reported.ca_cert_data,
@@ -212,7 +213,7 @@ impl Accounts {
 /// replaced user, it gets the clusters of that user.
 async fn insert_users(
     change: &mut DatabaseTransaction,
-    plan: &Plan,
+    plan: &ImportPlan,
     here: &Directory,
 ) -> Result<(), AccountsError> {
     for id in plan.replaced.keys() {
@@ -238,7 +239,7 @@ async fn insert_users(
 }
 
 /// Returns the imported user who has the name of this replaced user.
-fn successor(plan: &Plan, replaced: UserId) -> Option<UserId> {
+fn successor(plan: &ImportPlan, replaced: UserId) -> Option<UserId> {
     let name = &plan.replaced.get(&replaced)?.name;
     let mut users = plan.users.values();
     users.find(|user| user.name == *name).map(|user| user.id)
@@ -263,7 +264,7 @@ async fn insert_used_register_token(
 /// Returns the access that the imported users had at bcs-api, and the access of the gateway's users whom they replace.
 fn permissions(
     source: &[SourcePermission],
-    plan: &Plan,
+    plan: &ImportPlan,
     here: &Directory,
     done: &mut ImportedAccounts,
 ) -> HashMap<(UserId, String), Access> {

@@ -21,12 +21,12 @@ const LONGEST_FILE: u64 = 64 * 1024;
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    keys: ArcSwap<Vec<Key>>,
+    keys: ArcSwap<Vec<AccountKey>>,
 }
 
 #[derive(derive_more::Debug)]
 #[debug("Key {{ name: {name:?}, .. }}")]
-struct Key {
+struct AccountKey {
     /// The first characters of the key's digest, which identify the key in what it has encrypted.
     name: String,
     key: LessSafeKey,
@@ -118,7 +118,7 @@ impl KeyFile {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Key>, String> {
+fn read(path: &Path) -> Result<Vec<AccountKey>, String> {
     let name = path.display();
     let text = file::read_secret_to_string(path, LONGEST_FILE)
         .map_err(|error| error.describe(path, "the key file"))?;
@@ -139,13 +139,13 @@ fn read(path: &Path) -> Result<Vec<Key>, String> {
     Ok(keys)
 }
 
-fn key(line: &str) -> Option<Key> {
+fn key(line: &str) -> Option<AccountKey> {
     let bytes = BASE64_STANDARD.decode(line).ok()?;
     let bytes: [u8; KEY_LENGTH] = bytes.try_into().ok()?;
     let digest = digest::digest(&digest::SHA256, &bytes);
     let name = hex::encode(digest.as_ref().get(..4)?);
     let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).ok()?);
-    Some(Key { name, key })
+    Some(AccountKey { name, key })
 }
 
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";

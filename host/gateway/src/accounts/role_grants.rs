@@ -12,7 +12,7 @@ use admittance_admission::{is_dns_label, keywords};
 use sqlx::{query, query_as};
 
 use super::{
-    Access, Accounts, AccountsError, Cluster, Directory, UserName,
+    Access, Accounts, AccountsError, Directory, RegisteredCluster, UserName,
     database::{DatabaseTransaction, now, parsed, revision_in, seconds},
 };
 
@@ -73,7 +73,7 @@ pub enum GrantScope {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidGrant {
+pub enum InvalidRoleGrant {
     #[error(
         "{0:?} is not a valid ID of a cluster: write letters, digits, `-` and `_`, or `*` for all clusters"
     )]
@@ -102,29 +102,29 @@ pub(crate) enum GrantEdit {
 }
 
 impl FromStr for GrantedClusters {
-    type Err = InvalidGrant;
+    type Err = InvalidRoleGrant;
 
-    fn from_str(text: &str) -> Result<Self, InvalidGrant> {
+    fn from_str(text: &str) -> Result<Self, InvalidRoleGrant> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         match text {
             "*" => Ok(Self::Every),
             text if (1..=160).contains(&text.len()) && text.bytes().all(is_valid) => {
                 Ok(Self::Named(text.to_owned()))
             }
-            text => Err(InvalidGrant::Cluster(text.to_owned())),
+            text => Err(InvalidRoleGrant::Cluster(text.to_owned())),
         }
     }
 }
 
 impl FromStr for GrantScope {
-    type Err = InvalidGrant;
+    type Err = InvalidRoleGrant;
 
-    fn from_str(text: &str) -> Result<Self, InvalidGrant> {
+    fn from_str(text: &str) -> Result<Self, InvalidRoleGrant> {
         match text {
             "" => Ok(Self::Cluster),
             "*" => Ok(Self::EveryNamespace),
             name if is_dns_label(name) => Ok(Self::Namespace(name.to_owned())),
-            name => Err(InvalidGrant::Namespace(name.to_owned())),
+            name => Err(InvalidRoleGrant::Namespace(name.to_owned())),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Directory {
     }
 
     /// Returns the roles that existing users have in a cluster, or `None` if there are none.
-    pub(crate) fn bindings_in(&self, cluster: &Cluster) -> Option<&BTreeSet<GrantedBinding>> {
+    pub(crate) fn bindings_in(&self, cluster: &RegisteredCluster) -> Option<&BTreeSet<GrantedBinding>> {
         self.bindings.get(&cluster.id)
     }
 
@@ -330,7 +330,7 @@ pub(super) async fn role_grants(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{AccountsConfig, ClusterKind, ClusterName, DatabaseConfig};
+    use crate::accounts::{AccountsConfig, ClusterName, ClusterType, DatabaseConfig};
 
     async fn accounts(directory: &tempfile::TempDir) -> Accounts {
         let config = AccountsConfig {
@@ -375,9 +375,9 @@ mod tests {
                 .id
                 .clone()
         };
-        let first = cluster(ClusterKind::Kubernetes, "BCS-K8S-1").await;
-        let second = cluster(ClusterKind::Kubernetes, "BCS-K8S-10").await;
-        let mesos = cluster(ClusterKind::Mesos, "BCS-MESOS-1").await;
+        let first = cluster(ClusterType::Kubernetes, "BCS-K8S-1").await;
+        let second = cluster(ClusterType::Kubernetes, "BCS-K8S-10").await;
+        let mesos = cluster(ClusterType::Mesos, "BCS-MESOS-1").await;
         let grant = |user: &UserName, clusters: &str, scope: &str, source| RoleGrant {
             user: user.clone(),
             role: GrantedRole::ServicesView,

@@ -5,7 +5,7 @@ use admittance_net::bearer::TokenDigest;
 use sqlx::{query, query_scalar};
 
 use super::{
-    Access, AccountsError, Cluster, RegisterToken, TokenId, User, UserId,
+    Access, AccountsError, RegisterToken, RegisteredCluster, TokenId, User, UserId,
     database::{DatabaseTransaction, seconds},
     error::violation,
 };
@@ -74,7 +74,7 @@ pub(super) async fn insert_token(
 
 pub(super) async fn insert_cluster(
     change: &mut DatabaseTransaction,
-    cluster: &Cluster,
+    cluster: &RegisteredCluster,
     name: &str,
 ) -> Result<(), AccountsError> {
     let info = cluster.bcs.as_ref();

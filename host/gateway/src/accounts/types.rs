@@ -145,13 +145,13 @@ pub enum Provider {
 keywords!(Provider, "provider": Plain = "plain", Bcs = "bcs");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusterKind {
+pub enum ClusterType {
     Kubernetes,
     Mesos,
     Tke,
 }
 
-keywords!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
+keywords!(ClusterType, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
 
 /// The project and ID that a cluster has in the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,11 +159,11 @@ pub struct BcsInfo {
     pub project_id: String,
     /// The ID of the cluster in the platform, such as `BCS-K8S-15091`.
     pub cluster_id: String,
-    pub kind: ClusterKind,
+    pub kind: ClusterType,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cluster {
+pub struct RegisteredCluster {
     /// The cluster's unique ID in lower case, such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`.
     pub id: String,
     /// The unique name of the cluster in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random
@@ -174,24 +174,24 @@ pub struct Cluster {
     pub created_at: Moment,
     pub bcs: Option<BcsInfo>,
     /// The credentials that the cluster's agent reported last; `None` before its first report.
-    pub credentials: Option<Arc<Credentials>>,
+    pub credentials: Option<Arc<ClusterCredentials>>,
     pub register_token: Option<RegisterToken>,
     /// The access to the cluster that was granted to users. The creator has access without a grant.
     pub grants: BTreeMap<UserId, Access>,
 }
 
-impl Cluster {
+impl RegisteredCluster {
     /// Returns whether this is a Kubernetes cluster. Mesos clusters have no API server.
     pub(crate) fn is_kubernetes(&self) -> bool {
         self.bcs
             .as_ref()
-            .is_none_or(|info| info.kind != ClusterKind::Mesos)
+            .is_none_or(|info| info.kind != ClusterType::Mesos)
     }
 }
 
 /// The addresses and credentials that a cluster's agent reported. If a later report is equal, the old `Arc` is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub struct ClusterCredentials {
     /// The addresses of the cluster's API servers, each `https://{host}:{port}`. There is at least one.
     pub server_addresses: Vec<http::Uri>,
     /// The CAs that sign the certificates of the cluster's API servers, as PEM.
@@ -202,7 +202,7 @@ pub struct Credentials {
     pub reported_at: Moment,
 }
 
-impl Credentials {
+impl ClusterCredentials {
     /// Returns the addresses of the API servers as text, without a slash at the end.
     pub fn servers(&self) -> impl Iterator<Item = String> {
         let servers = self.server_addresses.iter();

@@ -6,7 +6,7 @@ use admittance::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::accounts::{Cluster, Directory, User};
+use crate::accounts::{Directory, RegisteredCluster, User};
 
 /// The reply to `GET /v1/users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -201,7 +201,7 @@ impl UserEntry {
 }
 
 impl ClusterEntry {
-    pub(crate) fn new(cluster: &Cluster, directory: &Directory) -> Self {
+    pub(crate) fn new(cluster: &RegisteredCluster, directory: &Directory) -> Self {
         let name = |id| directory.user(id).map(|user: &Arc<User>| user.name.to_string());
         let credentials = cluster.credentials.as_ref();
         let servers = credentials.map(|known| known.servers().collect());

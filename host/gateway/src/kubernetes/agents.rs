@@ -22,14 +22,14 @@ use tokio_tungstenite::{
 use tracing::{Instrument, info_span};
 
 use super::{
-    Kubernetes, LoggedReply, ended,
+    KubernetesProxy, LoggedReply, ended,
     error::KubernetesError,
     headers::{CLUSTER, ID, MODULE, MODULES, PARAMS, PATH, TOKEN},
-    routes::{ConnectVia, OpenTunnel, Route},
+    routes::{ClusterRoute, ConnectVia, OpenTunnel},
 };
 use crate::{
-    accounts::{Cluster, Credentials, Report, Secret},
-    tunnel::{AllowedConnections, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
+    accounts::{AgentReport, ClusterCredentials, RegisteredCluster, Secret},
+    tunnel::{AllowedConnections, LARGEST_OF_AGENT, OutgoingFrames, TunnelSession, websocket_config},
 };
 
 /// The interval at which a stopping gateway checks whether a tunnel is unused.
@@ -41,7 +41,7 @@ pub(super) type TunnelSocket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>
 /// The credentials of a cluster that an agent sends when it opens a tunnel. A header contains them as JSON in base64.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Params {
+struct CredentialParams {
     address: String,
     user_token: String,
     /// The PEM of the API servers' CA, as base64.
@@ -72,14 +72,14 @@ impl TunnelRequest {
 
 /// A tunnel whose connection is about to become a WebSocket.
 struct PendingTunnel {
-    cluster: Arc<Cluster>,
+    cluster: Arc<RegisteredCluster>,
     token: Vec<u8>,
-    session: Session,
-    outgoing: Outgoing,
+    session: TunnelSession,
+    outgoing: OutgoingFrames,
     open: OpenTunnel,
 }
 
-impl Kubernetes {
+impl KubernetesProxy {
     /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel remains open until the other
     /// side is gone, or the token or secret of the other side is no longer valid.
     pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
@@ -121,8 +121,8 @@ impl Kubernetes {
                 cluster.id
             ))
         })?;
-        let (session, outgoing) = Session::new(memory);
-        let route = Route::new(
+        let (session, outgoing) = TunnelSession::new(memory);
+        let route = ClusterRoute::new(
             &cluster.id,
             Arc::new(credentials),
             ConnectVia::Tunnel(session.clone()),
@@ -237,19 +237,19 @@ pub(super) fn header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&
         .ok_or_else(|| KubernetesError::Tunnel(format!("send one header {name}")))
 }
 
-pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> {
+pub(super) fn credentials(params: &str) -> Result<ClusterCredentials, KubernetesError> {
     let wrong = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
     let json = BASE64_STANDARD
         .decode(params)
         .map_err(|_| wrong("it is not base64".to_owned()))?;
     // The error of the parser is dropped, because its message could contain the token.
-    let params: Params = serde_json::from_slice(&json)
+    let params: CredentialParams = serde_json::from_slice(&json)
         .map_err(|_| wrong("it is not JSON with `address`, `userToken` and `caCert`".to_owned()))?;
     let ca = BASE64_STANDARD
         .decode(&params.ca_cert)
         .ok()
         .and_then(|ca| String::from_utf8(ca).ok());
-    let report = Report {
+    let report = AgentReport {
         server_addresses: params.address,
         ca: ca.ok_or_else(|| wrong("`caCert` is not base64 of PEM".to_owned()))?,
         user_token: Secret(params.user_token),
@@ -258,7 +258,7 @@ pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> 
     report.credentials().map_err(|error| wrong(error.to_string()))
 }
 
-pub(super) fn params(credentials: &Credentials) -> String {
+pub(super) fn params(credentials: &ClusterCredentials) -> String {
     let params = serde_json::json!({
         "address": credentials.servers().collect::<Vec<_>>().join(";"),
         "userToken": credentials.user_token.0,

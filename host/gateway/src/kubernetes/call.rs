@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Kubernetes,
+    KubernetesProxy,
     identity::{SUPER_USERS, SUPER_USERS_AND_MASTERS},
-    routes::Route,
+    routes::ClusterRoute,
     send,
 };
-use crate::accounts::Cluster;
+use crate::accounts::RegisteredCluster;
 
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,11 +39,11 @@ pub(crate) enum CallError {
     Invalid(String),
 }
 
-impl Kubernetes {
+impl KubernetesProxy {
     /// Sends a request to the API server with the agent's rights. PATCH sends an object as server-side apply.
     pub(crate) async fn call(
         &self,
-        cluster: &Cluster,
+        cluster: &RegisteredCluster,
         method: &Method,
         path: &str,
         body: Option<&Value>,
@@ -54,7 +54,7 @@ impl Kubernetes {
     }
 }
 
-impl Route {
+impl ClusterRoute {
     /// Returns the groups that super users have in this cluster. The groups include `system:masters` if the agent may
     /// impersonate it, as the role `cluster-admin` allows. Concurrent calls share one question to the API server.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {

@@ -4,7 +4,7 @@ use admittance_dialect::{status_reply, status_with_reason};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::WWW_AUTHENTICATE};
 
-use crate::accounts::{AccountsError, Denied};
+use crate::accounts::{AccountsError, TokenDenied};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KubernetesError {
@@ -18,7 +18,7 @@ pub(super) enum KubernetesError {
     #[error("{0}")]
     Unauthenticated(String),
     #[error("{0}")]
-    Forbidden(Denied),
+    Forbidden(TokenDenied),
     #[error("there is no cluster with the identifier {0:?}")]
     NoCluster(String),
     #[error("no cluster session of {0}: its agent has not reported credentials, and has no tunnel open")]
@@ -82,10 +82,10 @@ impl KubernetesError {
     }
 }
 
-impl From<Denied> for KubernetesError {
-    fn from(denied: Denied) -> Self {
+impl From<TokenDenied> for KubernetesError {
+    fn from(denied: TokenDenied) -> Self {
         match denied {
-            Denied::Forbidden { .. } => Self::Forbidden(denied),
+            TokenDenied::Forbidden { .. } => Self::Forbidden(denied),
             denied => Self::Unauthenticated(denied.to_string()),
         }
     }

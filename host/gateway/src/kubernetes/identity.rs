@@ -29,7 +29,7 @@ const CERTIFICATES: [&str; 9] = [
 
 /// The user in whose name a request reaches its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct ImpersonatedUser {
     pub(super) user: String,
     pub(super) groups: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
 /// binding.
 pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
-impl Identity {
+impl ImpersonatedUser {
     /// Creates the identity of a user. Its groups are `groups`, the groups for the access, and `super_user_groups`.
     pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);

@@ -23,13 +23,13 @@ enum Owner {
 }
 
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct RequestMemory {
     pub(super) gateway: Arc<Budget>,
     /// The memory budgets of the owners. Each budget lives as long as its owner has tunnels.
     owners: Mutex<HashMap<Owner, Weak<Budget>>>,
 }
 
-impl Default for Memory {
+impl Default for RequestMemory {
     fn default() -> Self {
         Self {
             gateway: Budget::new(GATEWAY_LIMIT),
@@ -38,7 +38,7 @@ impl Default for Memory {
     }
 }
 
-impl Memory {
+impl RequestMemory {
     /// Returns the memory budget that all tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.directory().ok();

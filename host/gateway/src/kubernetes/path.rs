@@ -1,7 +1,7 @@
 //! The paths of requests for Kubernetes clusters, and the permissions that they need.
 
 use admittance_bcs::routes::Permission;
-use admittance_dialect::Target;
+use admittance_dialect::ApiTarget;
 use http::{Method, Uri, uri::PathAndQuery};
 
 use super::error::KubernetesError;
@@ -22,14 +22,14 @@ const QUESTIONS: [(&str, &[&str]); 2] = [
 
 /// The parts of a path `/tunnels/clusters/{identifier}/{rest}`.
 #[derive(Debug)]
-pub(super) struct ClusterPath<'u> {
+pub(super) struct TunnelPath<'u> {
     pub(super) identifier: &'u str,
     /// The path and query of the request to the cluster's API server.
     pub(super) rest: Uri,
-    pub(super) target: Target,
+    pub(super) target: ApiTarget,
 }
 
-impl<'u> ClusterPath<'u> {
+impl<'u> TunnelPath<'u> {
     pub(super) fn parse(uri: &'u Uri) -> Result<Self, KubernetesError> {
         let after = uri.path().strip_prefix(PREFIX).ok_or(KubernetesError::NoRoute)?;
         let (identifier, rest) = after.split_once('/').unwrap_or((after, ""));
@@ -46,7 +46,7 @@ impl<'u> ClusterPath<'u> {
             .map_err(|_| KubernetesError::NoRoute)?;
         // `parse` refuses paths that servers could read differently, for example with a segment `..`.
         let target =
-            Target::parse(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
+            ApiTarget::parse(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
         Ok(Self {
             identifier,
             rest: Uri::from(rest),
@@ -57,13 +57,13 @@ impl<'u> ClusterPath<'u> {
 
 /// Returns whether a container of the cluster may have sent the reply to a request for this path.
 pub(super) fn is_proxied(path: &str) -> bool {
-    matches!(Target::parse(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
+    matches!(ApiTarget::parse(path), Ok(ApiTarget::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
 }
 
 /// Returns the permission that the gateway requires for a request. The cluster then checks the user's rights.
-pub(super) fn needed_permission(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
+pub(super) fn needed_permission(method: &Method, target: &ApiTarget, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    let Target::Resource(target) = target else {
+    let ApiTarget::Resource(target) = target else {
         return if is_read {
             Permission::Read
         } else {
@@ -107,7 +107,7 @@ mod tests {
             ("/tunnels/other", None),
         ] {
             let uri: Uri = uri.parse().unwrap();
-            let path = ClusterPath::parse(&uri).ok();
+            let path = TunnelPath::parse(&uri).ok();
             let found = path.as_ref().map(|path| (path.identifier, path.rest.to_string()));
             assert_eq!(found, expected.map(|(identifier, rest)| (identifier, rest.to_owned())), "{uri}");
         }
@@ -131,7 +131,7 @@ mod tests {
             (Method::DELETE, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/a", false, Permission::Hooks),
             (Method::POST, "/other", false, Permission::Write),
         ] {
-            let target = Target::parse(path).unwrap();
+            let target = ApiTarget::parse(path).unwrap();
             assert_eq!(needed_permission(&method, &target, is_upgrade), expected, "{method} {path}");
         }
     }

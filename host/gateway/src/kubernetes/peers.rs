@@ -20,7 +20,7 @@ use admittance_net::{
     causes,
     listener::is_loopback_host,
     tls::ClientTls,
-    upstream::{Connector, FollowedServers, Server, connector},
+    upstream::{FollowedServers, UpstreamConnector, UpstreamServer, connector},
 };
 use bytes::Bytes;
 use futures_util::SinkExt;
@@ -33,16 +33,16 @@ use tokio_tungstenite::tungstenite::{Message, handshake::client::generate_key};
 pub use self::secrets::PeerSecrets;
 use self::secrets::{ConnectionContext, HandshakeStep};
 use super::{
-    Kubernetes, OtherGateways,
+    KubernetesProxy, OtherGateways,
     agents::{STOPPING, params},
     headers::{CHALLENGE, ID, PATH, TOKEN},
-    routes::Route,
+    routes::ClusterRoute,
 };
 use crate::{
     metric_names,
     status::{Peer, PeersStatus},
     tunnel::{
-        AllowedConnections, Announcement, LARGEST_OF_GATEWAY, Session,
+        AllowedConnections, LARGEST_OF_GATEWAY, TunnelAnnouncement, TunnelSession,
         connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, pauses, websocket},
     },
 };
@@ -59,10 +59,10 @@ pub struct PeersConfig {
 pub(super) struct Peers {
     /// The random ID of this gateway, which it chooses at every start.
     id: String,
-    own: Server,
+    own: UpstreamServer,
     secrets: PeerSecrets,
     tls: ClientTls,
-    connector: Connector,
+    connector: UpstreamConnector,
     discovery: Discovery,
     /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; `None` if one is.
     links: Mutex<BTreeMap<String, Option<String>>>,
@@ -121,7 +121,7 @@ impl Peers {
     }
 
     /// Keeps a tunnel to every registered gateway open. Never returns.
-    pub(super) async fn follow(self: &Arc<Self>, kubernetes: &Kubernetes) {
+    pub(super) async fn follow(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
         tokio::join!(
             self.secrets.follow(),
             self.tls.keep_fresh(),
@@ -129,7 +129,7 @@ impl Peers {
         );
     }
 
-    async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
+    async fn hold_all(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
         let mut found = self.discovery.servers();
         // The servers to which a task keeps a tunnel open, so that no second tunnel is opened to them.
         let mut held: HashSet<String> = HashSet::new();
@@ -166,8 +166,8 @@ impl Peers {
     /// that is open stays open, but no new tunnel is opened.
     async fn hold(
         &self,
-        server: &Server,
-        kubernetes: &Kubernetes,
+        server: &UpstreamServer,
+        kubernetes: &KubernetesProxy,
         mut found: watch::Receiver<Arc<FollowedServers>>,
     ) {
         let mut pauses = pauses();
@@ -197,7 +197,7 @@ impl Peers {
     }
 
     /// Records why no tunnel to the other gateway is open, or with `None` that a tunnel is open.
-    fn report(&self, server: &Server, problem: Option<String>) {
+    fn report(&self, server: &UpstreamServer, problem: Option<String>) {
         let mut links = self.links.lock();
         let before = links.insert(server.to_string(), problem.clone());
         let connected = links.values().filter(|problem| problem.is_none()).count();
@@ -214,7 +214,7 @@ impl Peers {
     }
 
     /// Opens a tunnel to another gateway, and serves it until it ends. Returns why it ended.
-    async fn open(&self, server: &Server, kubernetes: &Kubernetes) -> Result<String, PeerError> {
+    async fn open(&self, server: &UpstreamServer, kubernetes: &KubernetesProxy) -> Result<String, PeerError> {
         let text = server.to_string();
         let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
         if !server.is_tls() && !is_loopback_host(&uri) {
@@ -245,7 +245,7 @@ impl Peers {
             .map_err(|_| ConnectError::Timeout)?
             .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         self.report(server, None);
-        let (session, outgoing) = Session::new(kubernetes.0.memory.gateway.clone());
+        let (session, outgoing) = TunnelSession::new(kubernetes.0.memory.gateway.clone());
         let routes = kubernetes.0.routes.clone();
         let accepts = AllowedConnections::Through(Box::new(move |cluster| routes.tunnel(cluster)));
         Ok(tokio::select! {
@@ -259,15 +259,15 @@ impl Peers {
 
 const REMOVED: &str = "the secret was changed";
 
-fn is_listed(server: &Server, found: &FollowedServers) -> bool {
+fn is_listed(server: &UpstreamServer, found: &FollowedServers) -> bool {
     found.servers.iter().any(|followed| followed.server == *server)
 }
 
 /// Announces the tunnels that agents have opened to this gateway, and their changes, to another gateway. Never returns.
-async fn announce(session: &Session, kubernetes: &Kubernetes) {
+async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
     let routes = &kubernetes.0.routes;
     let mut changes = routes.changes();
-    let mut announced: HashMap<String, Weak<Route>> = HashMap::new();
+    let mut announced: HashMap<String, Weak<ClusterRoute>> = HashMap::new();
     loop {
         changes.mark_unchanged();
         let is_stopping = kubernetes.0.stop.is_cancelled();
@@ -284,7 +284,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             .collect();
         for cluster in gone {
             announced.remove(&cluster);
-            session.announce(Announcement::Removed(cluster)).await;
+            session.announce(TunnelAnnouncement::Removed(cluster)).await;
         }
         for (cluster, route) in current.drain() {
             let is_known = announced
@@ -295,7 +295,9 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
                 announced.insert(cluster, Arc::downgrade(&route));
                 // The tunnel counts as used while this task holds its route, so the route is dropped before the wait.
                 drop(route);
-                session.announce(Announcement::Added(Bytes::from(text))).await;
+                session
+                    .announce(TunnelAnnouncement::Added(Bytes::from(text)))
+                    .await;
             }
         }
         tokio::select! {

@@ -6,7 +6,8 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 use admittance_net::{
     tls::{self, ClientTls, Trust},
     upstream::{
-        Choice, Dial, HealthCheck, Server, Servers, Upstream, UpstreamConfig, Wire, tcp_connector_with,
+        AnyConnection, Choice, Dial, HealthCheck, Servers, Upstream, UpstreamConfig, UpstreamServer,
+        tcp_connector_with,
     },
 };
 use http::{HeaderValue, Uri, uri::PathAndQuery};
@@ -19,9 +20,9 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::error::KubernetesError;
 use crate::{
-    accounts::{Accounts, Cluster, Credentials},
+    accounts::{Accounts, ClusterCredentials, RegisteredCluster},
     metric_names,
-    tunnel::{Budget, Guard, Session, TunnelDestination},
+    tunnel::{Budget, Guard, TunnelDestination, TunnelSession},
 };
 
 /// The name in the certificate of every API server.
@@ -39,16 +40,16 @@ pub(super) enum ConnectVia {
     /// Through a TCP connection. The accounts decide which addresses are allowed.
     Direct(Accounts),
     /// Through the tunnel of the cluster's agent.
-    Tunnel(Session),
+    Tunnel(TunnelSession),
     /// Through a tunnel between this gateway and another, to which the cluster's agent has a tunnel. The memory budget
     /// is that of the cluster's owner.
-    Gateway(Session, Arc<Budget>),
+    Gateway(TunnelSession, Arc<Budget>),
 }
 
 /// The connections to a cluster with its current credentials. Requests keep an older route alive until they end.
 #[derive(Debug)]
-pub(super) struct Route {
-    pub(super) credentials: Arc<Credentials>,
+pub(super) struct ClusterRoute {
+    pub(super) credentials: Arc<ClusterCredentials>,
     pub(super) upstream: Upstream,
     /// The token of the cluster's agent, as a header.
     pub(super) authorization: HeaderValue,
@@ -60,10 +61,10 @@ pub(super) struct Route {
     _checking: AbortOnDropHandle<()>,
 }
 
-impl Route {
+impl ClusterRoute {
     pub(super) fn new(
         cluster: &str,
-        credentials: Arc<Credentials>,
+        credentials: Arc<ClusterCredentials>,
         via: ConnectVia,
     ) -> Result<Self, KubernetesError> {
         let unusable = |reason: String| KubernetesError::Credentials {
@@ -77,7 +78,11 @@ impl Route {
         let tls = ClientTls::from(client)
             .with_server_name(SERVER_NAME)
             .map_err(|error| unusable(error.to_string()))?;
-        let addresses = credentials.server_addresses.iter().cloned().map(Server::new);
+        let addresses = credentials
+            .server_addresses
+            .iter()
+            .cloned()
+            .map(UpstreamServer::new);
         let servers: Vec<_> = addresses
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(error.to_string()))?;
@@ -138,7 +143,7 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
             let stream = session
                 .open(TunnelDestination { cluster, address }, &budget)
                 .await?;
-            Ok::<_, BoxError>(Wire::new(stream))
+            Ok::<_, BoxError>(AnyConnection::new(stream))
         }
     }))
 }
@@ -166,14 +171,14 @@ fn tcp(accounts: Accounts) -> Dial {
     let tcp = tcp_connector_with(resolver);
     BoxCloneSyncService::new(service_fn(move |server: Uri| {
         let connecting = tcp.clone().oneshot(server);
-        async move { Ok::<_, BoxError>(Wire::new(connecting.await?.into_inner())) }
+        async move { Ok::<_, BoxError>(AnyConnection::new(connecting.await?.into_inner())) }
     }))
 }
 
 /// The routes to all clusters. Lives as long as the gateway.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    direct: Mutex<HashMap<String, Arc<Route>>>,
+    direct: Mutex<HashMap<String, Arc<ClusterRoute>>>,
     tunnels: Mutex<Tunnels>,
     /// Notifies of every change of the tunnels that agents have opened.
     changed: watch::Sender<()>,
@@ -182,12 +187,12 @@ pub(super) struct Routes {
 /// The open tunnels by the ID of the cluster. Requests use the newest tunnel of a cluster.
 #[derive(Debug, Default)]
 struct Tunnels {
-    of_agents: HashMap<String, Vec<Arc<Route>>>,
-    of_gateways: HashMap<String, Vec<Arc<Route>>>,
+    of_agents: HashMap<String, Vec<Arc<ClusterRoute>>>,
+    of_gateways: HashMap<String, Vec<Arc<ClusterRoute>>>,
 }
 
 impl Tunnels {
-    fn table_for(&mut self, via: &ConnectVia) -> &mut HashMap<String, Vec<Arc<Route>>> {
+    fn table_for(&mut self, via: &ConnectVia) -> &mut HashMap<String, Vec<Arc<ClusterRoute>>> {
         match via {
             ConnectVia::Gateway(..) => &mut self.of_gateways,
             ConnectVia::Direct(_) | ConnectVia::Tunnel(_) => &mut self.of_agents,
@@ -195,13 +200,13 @@ impl Tunnels {
     }
 
     /// Returns the tunnel of the cluster's agent to this gateway, or else a tunnel through another gateway.
-    fn newest(&self, cluster: &str) -> Option<&Arc<Route>> {
+    fn newest(&self, cluster: &str) -> Option<&Arc<ClusterRoute>> {
         let of_agent = self.of_agents.get(cluster).and_then(|routes| routes.last());
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
     }
 
     /// Lets the servers of the cluster's current route be checked, and stops the checks for the cluster's other routes.
-    fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
+    fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<ClusterRoute>>) {
         let newest = self.newest(cluster).or_else(|| direct.get(cluster));
         let of_agents = self.of_agents.get(cluster).into_iter().flatten();
         for route in of_agents.chain(direct.get(cluster)) {
@@ -225,7 +230,11 @@ pub(super) struct RouteState {
 impl Routes {
     /// Returns the route to this cluster: through a tunnel of its agent to this gateway or another, or directly to the
     /// reported addresses if there is none.
-    pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
+    pub(super) fn to(
+        &self,
+        cluster: &RegisteredCluster,
+        accounts: &Accounts,
+    ) -> Result<Arc<ClusterRoute>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
             return Ok(route.clone());
@@ -239,7 +248,7 @@ impl Routes {
         {
             return Ok(route.clone());
         }
-        let route = Arc::new(Route::new(
+        let route = Arc::new(ClusterRoute::new(
             &cluster.id,
             credentials.clone(),
             ConnectVia::Direct(accounts.clone()),
@@ -264,7 +273,7 @@ impl Routes {
     }
 
     /// Lets requests use this tunnel until the result is dropped; `None` if the cluster's agents have [`MOST_TUNNELS`].
-    pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
+    pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<ClusterRoute>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
         let of_cluster = tunnels
@@ -286,7 +295,7 @@ impl Routes {
     }
 
     /// Returns the newest tunnel to this gateway for each cluster whose agents have one.
-    pub(super) fn of_agents(&self) -> HashMap<String, Arc<Route>> {
+    pub(super) fn of_agents(&self) -> HashMap<String, Arc<ClusterRoute>> {
         let tunnels = self.tunnels.lock();
         let newest = tunnels.of_agents.iter();
         newest
@@ -308,7 +317,7 @@ impl Routes {
 
     /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. Tunnels through
     /// other gateways are not returned, so that a connection passes at most two gateways.
-    pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
+    pub(super) fn tunnel(&self, cluster: &str) -> Option<(TunnelSession, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
         match &route.via {
@@ -327,7 +336,7 @@ impl Routes {
 
     pub(super) fn state(&self, cluster: &str) -> RouteState {
         let tunnels = self.tunnels.lock();
-        let count = |of: &HashMap<String, Vec<Arc<Route>>>| of.get(cluster).map_or(0, Vec::len);
+        let count = |of: &HashMap<String, Vec<Arc<ClusterRoute>>>| of.get(cluster).map_or(0, Vec::len);
         let newest = tunnels.newest(cluster).map(|route| route.upstream.clone());
         let direct = || {
             self.direct
@@ -364,7 +373,7 @@ fn set_gauge(cluster: &str, tunnels: usize) {
 pub(super) struct OpenTunnel {
     routes: Arc<Routes>,
     cluster: String,
-    route: Arc<Route>,
+    route: Arc<ClusterRoute>,
 }
 
 impl OpenTunnel {
@@ -401,12 +410,12 @@ impl Drop for OpenTunnel {
 }
 
 #[cfg(test)]
-pub(super) fn credentials_of_a_test() -> Arc<Credentials> {
+pub(super) fn credentials_of_a_test() -> Arc<ClusterCredentials> {
     use crate::accounts::Secret;
 
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-    Arc::new(Credentials {
+    Arc::new(ClusterCredentials {
         server_addresses: vec!["https://10.0.0.1:6443".parse().unwrap()],
         ca: certificate.pem(),
         user_token: Secret("token".to_owned()),

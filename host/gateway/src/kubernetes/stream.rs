@@ -15,25 +15,25 @@ use http::Extensions;
 use http_body::{Frame, SizeHint};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::accounts::{AccessTarget, Accounts, Denied, Session};
+use crate::accounts::{AccessTarget, Accounts, TokenDenied, UserSession};
 
-type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
+type UntilDenied = Pin<Box<dyn Future<Output = TokenDenied> + Send>>;
 
 /// The permission that the user of a request must keep until the request has ended.
 #[derive(Clone)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedRight {
     accounts: Accounts,
-    session: Session,
+    session: UserSession,
     target: AccessTarget,
     needed: Permission,
     /// A value that must stay alive until the request has ended, such as the route to the cluster.
     _held: Arc<dyn Any + Send + Sync>,
 }
 
-impl Watched {
+impl WatchedRight {
     pub(crate) fn new(
         accounts: &Accounts,
-        session: &Session,
+        session: &UserSession,
         target: AccessTarget,
         needed: Permission,
         held: Arc<dyn Any + Send + Sync>,

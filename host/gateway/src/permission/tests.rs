@@ -1,6 +1,6 @@
 use admittance_bcs::routes::{
     Permission::{Hooks, Read, Write},
-    Verb, routes,
+    RouteVerb, routes,
 };
 use http::Request;
 
@@ -126,9 +126,9 @@ fn changing_definitions_needs_the_permission_for_hooks() {
             .uri(format!("/mesosdriver/v4{path}"));
         let head = request.body(()).unwrap().into_parts().0;
         let needed = needed_permission(&head, &PlainGroups::default());
-        let is_plain = matches!(route.action, Action::Scheduler(_) | Action::Console);
+        let is_plain = matches!(route.action, RouteAction::Scheduler(_) | RouteAction::Console);
         match (is_plain, route.verb) {
-            (false, Verb::Get) => assert_eq!(needed, Read, "{}", route.path),
+            (false, RouteVerb::Get) => assert_eq!(needed, Read, "{}", route.path),
             (false, _) => assert_eq!(needed, Hooks, "{}", route.path),
             (true, _) => assert!(needed < Hooks, "{}", route.path),
         }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     Statuses,
-    accounts::{AccountsError, Denied},
+    accounts::{AccountsError, TokenDenied},
 };
 
 const RETRY_SECONDS: u64 = 5;
@@ -57,8 +57,8 @@ pub(super) enum RestError {
     Accounts(#[from] AccountsError),
 }
 
-impl From<Denied> for RestError {
-    fn from(denied: Denied) -> Self {
+impl From<TokenDenied> for RestError {
+    fn from(denied: TokenDenied) -> Self {
         Self::Accounts(denied.into())
     }
 }
@@ -77,7 +77,7 @@ impl RestError {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "VALIDATION_ERROR")
             }
             Self::Accounts(Why::Quota(_)) => (StatusCode::FORBIDDEN, Code::Forbidden, "QUOTA_EXCEEDED"),
-            Self::Accounts(Why::Denied(Denied::Forbidden { .. })) => {
+            Self::Accounts(Why::Denied(TokenDenied::Forbidden { .. })) => {
                 (StatusCode::FORBIDDEN, Code::Forbidden, "FORBIDDEN")
             }
             Self::UserNotFound(_) => (StatusCode::NOT_FOUND, Code::BadRequest, "USER_NOT_FOUND"),
@@ -87,13 +87,13 @@ impl RestError {
             Self::ClusterExists(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "CLUSTER_ALREADY_EXISTS"),
             Self::ClusterType(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "CLUSTER_TYPE_INVALID"),
             Self::RegisterTokenExists(_) => (StatusCode::INTERNAL_SERVER_ERROR, Code::BadRequest, "CANNOT_CREATE_RTOKEN"),
-            Self::RegisterTokenNotFound(_) | Self::Accounts(Why::Denied(Denied::NoRegisterToken)) => (StatusCode::BAD_REQUEST, Code::BadRequest, "RTOKEN_NOT_FOUND"),
+            Self::RegisterTokenNotFound(_) | Self::Accounts(Why::Denied(TokenDenied::NoRegisterToken)) => (StatusCode::BAD_REQUEST, Code::BadRequest, "RTOKEN_NOT_FOUND"),
             Self::CredentialsNotFound(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "CREDENTIALS_NOT_FOUND"),
-            Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
+            Self::Accounts(Why::Denied(TokenDenied::RegisterToken)) => {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
             // These errors get 401, because bcs-api never replies 403.
-            Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
+            Self::NotSuperUser(_) | Self::Accounts(Why::Denied(TokenDenied::Unknown | TokenDenied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }
             Self::Accounts(Why::Unknown(..)) => (StatusCode::NOT_FOUND, Code::BadRequest, "NOT_FOUND"),
@@ -130,7 +130,7 @@ impl RestError {
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }
-            Self::Accounts(AccountsError::Denied(Denied::Unknown)) => UNAUTHENTICATED.to_owned(),
+            Self::Accounts(AccountsError::Denied(TokenDenied::Unknown)) => UNAUTHENTICATED.to_owned(),
             error if status == StatusCode::UNAUTHORIZED => format!("{UNAUTHENTICATED}: {error}"),
             error => error.to_string(),
         };
@@ -164,11 +164,11 @@ mod tests {
         // (error, HTTP status with `Statuses::Ok`, HTTP status with `Statuses::Driver`, name, beginning of the message)
         for (error, ok, own, name, message) in [
             (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405061, x"),
-            (Denied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token"),
+            (TokenDenied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token"),
             (RestError::NotSuperUser("plain:a".to_owned()), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token: plain:a is not a super user"),
             (RestError::UserNotFound("plain:a".to_owned()), 404, 404, "USER_NOT_FOUND", "errcode: 1405061, user plain:a not found"),
-            (Denied::NoRegisterToken.into(), 400, 400, "RTOKEN_NOT_FOUND", "errcode: 1405061, "),
-            (Denied::RegisterToken.into(), 400, 400, "INVALID_RTOKEN", "errcode: 1405061, the register token"),
+            (TokenDenied::NoRegisterToken.into(), 400, 400, "RTOKEN_NOT_FOUND", "errcode: 1405061, "),
+            (TokenDenied::RegisterToken.into(), 400, 400, "INVALID_RTOKEN", "errcode: 1405061, the register token"),
             (RestError::RegisterTokenExists("c".to_owned()), 500, 500, "CANNOT_CREATE_RTOKEN", "errcode: 1405061, "),
             (RestError::ClusterNotFound("c".to_owned()), 404, 404, "CLUSTER_NOT_FOUND", "errcode: 1405060, cluster c"),
             (AccountsError::Unavailable("10.0.0.1 secret".to_owned()).into(), 503, 503, "UNAVAILABLE", "errcode: 1405062, the database of users and clusters cannot be used now"),

@@ -8,21 +8,21 @@ use bytes::Bytes;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::{Caller, RestError, routes::Action};
+use super::{RestCaller, RestError, routes::RestAction};
 use crate::accounts::{
-    Accounts, AccountsError, Cluster, ClusterKind, ClusterName, Credentials, Denied, Directory, PLAIN_TOKEN,
-    Provider, Report, Secret, User, UserId, UserName,
+    Accounts, AccountsError, AgentReport, ClusterCredentials, ClusterName, ClusterType, Directory,
+    PLAIN_TOKEN, Provider, RegisteredCluster, Secret, TokenDenied, User, UserId, UserName,
 };
 
 /// The lifetime of the tokens that this API creates. The tokens of bcs-api live for ten years.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[derive(Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct RestCall<'a> {
     pub(super) accounts: &'a Accounts,
     pub(super) directory: &'a Directory,
-    pub(super) caller: Option<Caller>,
-    pub(super) cluster: Option<Arc<Cluster>>,
+    pub(super) caller: Option<RestCaller>,
+    pub(super) cluster: Option<Arc<RegisteredCluster>>,
     /// The name of a user or cluster that the path contains.
     pub(super) parameter: &'a str,
     pub(super) query: &'a str,
@@ -54,21 +54,21 @@ struct CredentialsForm {
     cluster_domain: String,
 }
 
-impl Call<'_> {
-    pub(super) async fn run(&self, action: Action) -> Result<Value, RestError> {
+impl RestCall<'_> {
+    pub(super) async fn run(&self, action: RestAction) -> Result<Value, RestError> {
         match action {
-            Action::CreateUser => self.create_user().await,
-            Action::GetUser => self.get_user(),
-            Action::CreateToken => self.create_token().await,
-            Action::CreateCluster => self.create_cluster(None).await,
-            Action::CreateBcsCluster => self.create_bcs_cluster().await,
-            Action::QueryById => self.query_by_id(),
-            Action::QueryByClusterId => self.query_by_cluster_id(),
-            Action::CreateRegisterToken => self.create_register_token().await,
-            Action::GetRegisterToken => self.get_register_token(),
-            Action::PutCredentials => self.put_credentials().await,
-            Action::GetCredentials => self.get_credentials(),
-            Action::GetClientCredentials => self.get_client_credentials(),
+            RestAction::CreateUser => self.create_user().await,
+            RestAction::GetUser => self.get_user(),
+            RestAction::CreateToken => self.create_token().await,
+            RestAction::CreateCluster => self.create_cluster(None).await,
+            RestAction::CreateBcsCluster => self.create_bcs_cluster().await,
+            RestAction::QueryById => self.query_by_id(),
+            RestAction::QueryByClusterId => self.query_by_cluster_id(),
+            RestAction::CreateRegisterToken => self.create_register_token().await,
+            RestAction::GetRegisterToken => self.get_register_token(),
+            RestAction::PutCredentials => self.put_credentials().await,
+            RestAction::GetCredentials => self.get_credentials(),
+            RestAction::GetClientCredentials => self.get_client_credentials(),
         }
     }
 
@@ -81,11 +81,11 @@ impl Call<'_> {
         serde_json::from_value(fields.into()).unwrap_or_default()
     }
 
-    fn caller(&self) -> Result<&Caller, RestError> {
-        self.caller.as_ref().ok_or_else(|| Denied::Unknown.into())
+    fn caller(&self) -> Result<&RestCaller, RestError> {
+        self.caller.as_ref().ok_or_else(|| TokenDenied::Unknown.into())
     }
 
-    fn cluster(&self) -> Result<&Cluster, RestError> {
+    fn cluster(&self) -> Result<&RegisteredCluster, RestError> {
         let missing = || RestError::ClusterNotFound(self.parameter.to_owned());
         self.cluster.as_deref().ok_or_else(missing)
     }
@@ -141,7 +141,7 @@ impl Call<'_> {
         } = self.form();
         let project_id = required("project_id", project_id)?;
         let kind = match cluster_type.as_str() {
-            "" => ClusterKind::Kubernetes,
+            "" => ClusterType::Kubernetes,
             text => text
                 .parse()
                 .map_err(|_| RestError::ClusterType(text.to_owned()))?,
@@ -149,7 +149,7 @@ impl Call<'_> {
         self.create_cluster(Some((&project_id, kind))).await
     }
 
-    async fn create_cluster(&self, bcs: Option<(&str, ClusterKind)>) -> Result<Value, RestError> {
+    async fn create_cluster(&self, bcs: Option<(&str, ClusterType)>) -> Result<Value, RestError> {
         let ClusterForm { id, .. } = self.form();
         let id = required("id", id)?;
         let name = ClusterName::new(&id, bcs)?;
@@ -193,7 +193,7 @@ impl Call<'_> {
     }
 
     /// Describes the cluster if the caller may see it. If not, returns the error for a missing cluster.
-    fn visible(&self, found: Option<&Arc<Cluster>>, id: String) -> Result<Value, RestError> {
+    fn visible(&self, found: Option<&Arc<RegisteredCluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         found
             .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
@@ -225,7 +225,7 @@ impl Call<'_> {
     async fn put_credentials(&self) -> Result<Value, RestError> {
         let form: CredentialsForm = self.form();
         let token = required("register_token", form.register_token)?;
-        let report = Report {
+        let report = AgentReport {
             server_addresses: required("server_addresses", form.server_addresses)?,
             ca: required("cacert_data", form.cacert_data)?,
             user_token: Secret(required("user_token", form.user_token)?),
@@ -274,7 +274,7 @@ fn required(field: &str, value: String) -> Result<String, RestError> {
     Ok(value)
 }
 
-fn credentials(cluster: &Cluster) -> Result<&Credentials, RestError> {
+fn credentials(cluster: &RegisteredCluster) -> Result<&ClusterCredentials, RestError> {
     let credentials = cluster.credentials.as_deref();
     credentials.ok_or_else(|| RestError::CredentialsNotFound(cluster.id.clone()))
 }
@@ -290,7 +290,7 @@ fn user(user: &User) -> Value {
     })
 }
 
-fn cluster(cluster: &Cluster) -> Value {
+fn cluster(cluster: &RegisteredCluster) -> Value {
     let provider = match cluster.provider {
         Provider::Plain => 1,
         Provider::Bcs => 2,
@@ -304,7 +304,7 @@ fn cluster(cluster: &Cluster) -> Value {
     })
 }
 
-fn register_tokens(cluster: &Cluster, token: &Secret, created_at: Moment) -> Value {
+fn register_tokens(cluster: &RegisteredCluster, token: &Secret, created_at: Moment) -> Value {
     json!([{
         "id": 0,
         "cluster_id": cluster.id,

@@ -20,7 +20,7 @@ pub(super) enum AllowedCallers {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum RestAction {
     CreateUser,
     GetUser,
     CreateToken,
@@ -36,16 +36,16 @@ pub(super) enum Action {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct RestRow {
     method: &'static str,
     /// The path of the route without `/rest` and without a slash at the end.
     path: &'static str,
     pub(super) needs: AllowedCallers,
-    pub(super) action: Action,
+    pub(super) action: RestAction,
 }
 
-const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, action: Action) -> Row {
-    Row {
+const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, action: RestAction) -> RestRow {
+    RestRow {
         method,
         path,
         needs,
@@ -56,23 +56,23 @@ const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, ac
 /// The routes of the management API. Reading the register token of a cluster needs a greater permission than reading
 /// its credentials, because whoever has the register token can replace the credentials.
 #[rustfmt::skip]
-pub(super) const ROUTES: [Row; 12] = [
-    row("POST", "/users", AllowedCallers::SuperUser, Action::CreateUser),
-    row("GET", "/users/{name}", AllowedCallers::SuperUser, Action::GetUser),
-    row("POST", "/users/{name}/tokens", AllowedCallers::SuperUser, Action::CreateToken),
-    row("POST", "/clusters", AllowedCallers::User, Action::CreateCluster),
-    row("POST", "/clusters/bcs", AllowedCallers::User, Action::CreateBcsCluster),
-    row("GET", "/clusters/bcs/query_by_id", AllowedCallers::User, Action::QueryById),
-    row("GET", "/clusters/bcs/query_by_cluster_id", AllowedCallers::User, Action::QueryByClusterId),
-    row("POST", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), Action::CreateRegisterToken),
-    row("GET", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), Action::GetRegisterToken),
-    row("PUT", "/clusters/{name}/credentials", AllowedCallers::Nothing, Action::PutCredentials),
-    row("GET", "/clusters/{name}/credentials", AllowedCallers::SuperUser, Action::GetCredentials),
-    row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), Action::GetClientCredentials),
+pub(super) const ROUTES: [RestRow; 12] = [
+    row("POST", "/users", AllowedCallers::SuperUser, RestAction::CreateUser),
+    row("GET", "/users/{name}", AllowedCallers::SuperUser, RestAction::GetUser),
+    row("POST", "/users/{name}/tokens", AllowedCallers::SuperUser, RestAction::CreateToken),
+    row("POST", "/clusters", AllowedCallers::User, RestAction::CreateCluster),
+    row("POST", "/clusters/bcs", AllowedCallers::User, RestAction::CreateBcsCluster),
+    row("GET", "/clusters/bcs/query_by_id", AllowedCallers::User, RestAction::QueryById),
+    row("GET", "/clusters/bcs/query_by_cluster_id", AllowedCallers::User, RestAction::QueryByClusterId),
+    row("POST", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), RestAction::CreateRegisterToken),
+    row("GET", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), RestAction::GetRegisterToken),
+    row("PUT", "/clusters/{name}/credentials", AllowedCallers::Nothing, RestAction::PutCredentials),
+    row("GET", "/clusters/{name}/credentials", AllowedCallers::SuperUser, RestAction::GetCredentials),
+    row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), RestAction::GetClientCredentials),
 ];
 
 /// The routes with the same path, one for each method.
-type Rows = Vec<&'static Row>;
+type Rows = Vec<&'static RestRow>;
 
 static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     let mut router: Router<Rows> = Router::new();
@@ -85,7 +85,7 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
 });
 
 /// Returns the route of a request, and the name of a user or cluster that the path contains.
-pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String), RestError> {
+pub(super) fn find(method: &Method, path: &str) -> Result<(&'static RestRow, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
     let found = ROUTER
         .at(rest.strip_suffix('/').unwrap_or(rest))
@@ -106,16 +106,16 @@ mod tests {
     #[rustfmt::skip]
     fn each_path_of_the_management_api_leads_to_its_route() {
         for (method, path, expected) in [
-            ("POST", "/rest/users/", Some((Action::CreateUser, ""))),
-            ("POST", "/rest/users", Some((Action::CreateUser, ""))),
-            ("GET", "/rest/users/plain:a", Some((Action::GetUser, "plain:a"))),
-            ("GET", "/rest/users/plain%3Aa", Some((Action::GetUser, "plain:a"))),
-            ("POST", "/rest/users/1/tokens", Some((Action::CreateToken, "1"))),
-            ("POST", "/rest/clusters/", Some((Action::CreateCluster, ""))),
-            ("POST", "/rest/clusters/bcs", Some((Action::CreateBcsCluster, ""))),
-            ("GET", "/rest/clusters/bcs/query_by_id/", Some((Action::QueryById, ""))),
-            ("PUT", "/rest/clusters/plain-a/credentials", Some((Action::PutCredentials, "plain-a"))),
-            ("GET", "/rest/clusters/plain-a/credentials", Some((Action::GetCredentials, "plain-a"))),
+            ("POST", "/rest/users/", Some((RestAction::CreateUser, ""))),
+            ("POST", "/rest/users", Some((RestAction::CreateUser, ""))),
+            ("GET", "/rest/users/plain:a", Some((RestAction::GetUser, "plain:a"))),
+            ("GET", "/rest/users/plain%3Aa", Some((RestAction::GetUser, "plain:a"))),
+            ("POST", "/rest/users/1/tokens", Some((RestAction::CreateToken, "1"))),
+            ("POST", "/rest/clusters/", Some((RestAction::CreateCluster, ""))),
+            ("POST", "/rest/clusters/bcs", Some((RestAction::CreateBcsCluster, ""))),
+            ("GET", "/rest/clusters/bcs/query_by_id/", Some((RestAction::QueryById, ""))),
+            ("PUT", "/rest/clusters/plain-a/credentials", Some((RestAction::PutCredentials, "plain-a"))),
+            ("GET", "/rest/clusters/plain-a/credentials", Some((RestAction::GetCredentials, "plain-a"))),
             ("DELETE", "/rest/clusters/plain-a/credentials", None),
             ("GET", "/rest/", None),
             ("GET", "/rest/clusters/a/b/c", None),
@@ -131,7 +131,7 @@ mod tests {
     fn only_the_route_for_reports_of_agents_needs_no_user() {
         for row in ROUTES {
             let is_open = row.needs == AllowedCallers::Nothing;
-            assert_eq!(is_open, row.action == Action::PutCredentials, "{row:?}");
+            assert_eq!(is_open, row.action == RestAction::PutCredentials, "{row:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
-use crate::accounts::{Cluster, GrantedBinding, GrantedRole};
+use crate::accounts::{GrantedBinding, GrantedRole, RegisteredCluster};
 
 /// The label of an object that says for which cluster a gateway wrote the object.
 const CLUSTER_LABEL: &str = "admittance.dev/cluster";
@@ -45,7 +45,7 @@ pub(super) fn is_own(object: &Value) -> bool {
 
 /// Returns the labels by which a gateway finds the objects that it wrote for this cluster. If several installations
 /// manage the same cluster, each has its own identifier for the cluster, so none finds the objects of another.
-fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
+fn labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [
         (managed_by, value.to_owned()),
@@ -54,14 +54,14 @@ fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
 }
 
 /// Returns the query for a list of the objects that a gateway wrote for this cluster.
-pub(super) fn selector(cluster: &Cluster) -> String {
+pub(super) fn selector(cluster: &RegisteredCluster) -> String {
     let labels = labels(cluster).map(|(label, value)| format!("{label}={value}"));
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("labelSelector", &labels.join(",")).finish()
 }
 
 pub(super) fn wanted(
-    cluster: &Cluster,
+    cluster: &RegisteredCluster,
     grants: &BTreeSet<GrantedBinding>,
     allowed: &AllowedRights,
 ) -> WantedBindings {
@@ -76,7 +76,7 @@ pub(super) fn wanted(
     }
 }
 
-fn binding(cluster: &Cluster, grant: &GrantedBinding) -> Value {
+fn binding(cluster: &RegisteredCluster, grant: &GrantedBinding) -> Value {
     let (user, role) = (grant.user.as_str(), grant.role.as_str());
     let name = format!("admittance-{}", hash(&[&cluster.identifier, user, role]));
     let kind = match grant.namespace {

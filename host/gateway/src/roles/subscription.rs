@@ -9,7 +9,7 @@ use admittance_net::{
     bearer::read_header,
     causes,
     tls::ClientTls,
-    upstream::{Connector, connector},
+    upstream::{UpstreamConnector, connector},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::{SinkExt, StreamExt};
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::{Bytes, Message, handshake::client::generate_key};
 
-use super::{PassResult, Roles, warn_of_unknown};
+use super::{PassResult, RoleWriterHandle, warn_of_unknown};
 use crate::{
     accounts::{
-        AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidGrant,
+        AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidRoleGrant,
         InvalidUserName, RoleGrant, UserName,
     },
     tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, pauses, websocket},
@@ -62,7 +62,7 @@ impl SubscriptionConfig {
 
 /// A message from the authorization system. Only the kinds `data` and `list` change grants.
 #[derive(Debug, Deserialize)]
-struct Received {
+struct ReceivedMessage {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -78,7 +78,7 @@ struct Received {
 #[derive(Debug, Deserialize)]
 struct PolicyChange {
     #[serde(default)]
-    operation: Operation,
+    operation: GrantOperation,
     principal: Principal,
     #[serde(rename = "action")]
     role: GrantedRole,
@@ -90,7 +90,7 @@ struct PolicyChange {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Operation {
+enum GrantOperation {
     #[default]
     Add,
     Delete,
@@ -122,13 +122,13 @@ fn common() -> GrantSource {
 
 /// The reason why the gateway does not acknowledge a change to the authorization system.
 #[derive(Debug, thiserror::Error)]
-enum ChangeError {
+enum MessageError {
     #[error("it is not valid JSON of this form: {0}")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     User(#[from] InvalidUserName),
     #[error(transparent)]
-    Grant(#[from] InvalidGrant),
+    Grant(#[from] InvalidRoleGrant),
     #[error("a grant for a namespace needs `resource_instance.namespace`")]
     NoNamespace,
     #[error("`policy_from` is neither common nor pattern_policy")]
@@ -141,7 +141,7 @@ enum ChangeError {
 
 /// A stored change. It is acknowledged to the authorization system after it was written to the clusters.
 #[derive(Debug)]
-struct Unacknowledged {
+struct UnacknowledgedChange {
     worker_id: Value,
     data_id: Value,
     revision: i64,
@@ -149,7 +149,7 @@ struct Unacknowledged {
     cluster: Option<String>,
 }
 
-impl Unacknowledged {
+impl UnacknowledgedChange {
     fn is_written(&self, pass: &PassResult) -> bool {
         pass.revision >= self.revision
             && match &self.cluster {
@@ -160,13 +160,13 @@ impl Unacknowledged {
 }
 
 impl PolicyChange {
-    fn grant(&self) -> Result<RoleGrant, ChangeError> {
+    fn grant(&self) -> Result<RoleGrant, MessageError> {
         let Principal {
             principal_type,
             principal_id,
         } = &self.principal;
         if self.policy_from == GrantSource::Configuration {
-            return Err(ChangeError::Source);
+            return Err(MessageError::Source);
         }
         let scope = match self.resource_type {
             ResourceType::Cluster => GrantScope::Cluster,
@@ -176,7 +176,7 @@ impl PolicyChange {
             (&self.resource_type, &scope),
             (ResourceType::Namespace, GrantScope::Cluster)
         ) {
-            return Err(ChangeError::NoNamespace);
+            return Err(MessageError::NoNamespace);
         }
         Ok(RoleGrant {
             user: format!("{principal_type}:{principal_id}").parse::<UserName>()?,
@@ -188,7 +188,7 @@ impl PolicyChange {
     }
 }
 
-impl Roles {
+impl RoleWriterHandle {
     /// Keeps the subscription to the authorization system open. Never returns.
     pub(super) async fn subscribe(&self) {
         let Some(config) = &self.config.subscription else {
@@ -220,7 +220,7 @@ impl Roles {
     async fn receive(
         &self,
         config: &SubscriptionConfig,
-        connector: &Connector,
+        connector: &UpstreamConnector,
     ) -> Result<std::convert::Infallible, String> {
         let header = SubscriptionConfig::read_secret(&config.secret_file)?;
         let secret = header.to_str().map_err(|error| error.to_string())?;
@@ -236,7 +236,7 @@ impl Roles {
         *self.subscription_problem.lock() = None;
         let (mut sink, mut messages) = socket.split();
         let mut passes = self.pass.subscribe();
-        let mut waiting: Vec<Unacknowledged> = Vec::new();
+        let mut waiting: Vec<UnacknowledgedChange> = Vec::new();
         let mut pings = tokio::time::interval(PING);
         loop {
             let replies: Vec<Message> = tokio::select! {
@@ -261,8 +261,8 @@ impl Roles {
 
     /// Stores the change in a message and returns it. Returns `None` if the message contains no change or the change
     /// cannot be stored: then nothing is acknowledged.
-    async fn take_message(&self, text: &str) -> Option<Unacknowledged> {
-        let received: Received = serde_json::from_str(text)
+    async fn take_message(&self, text: &str) -> Option<UnacknowledgedChange> {
+        let received: ReceivedMessage = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))
             .ok()?;
         let stored = match received.kind.as_str() {
@@ -271,7 +271,7 @@ impl Roles {
             _ => return None,
         };
         match stored {
-            Ok((revision, cluster)) => Some(Unacknowledged {
+            Ok((revision, cluster)) => Some(UnacknowledgedChange {
                 worker_id: received.worker_id,
                 data_id: received.data_id,
                 revision,
@@ -285,7 +285,7 @@ impl Roles {
         }
     }
 
-    async fn store_change(&self, data: &str) -> Result<(i64, Option<String>), ChangeError> {
+    async fn store_change(&self, data: &str) -> Result<(i64, Option<String>), MessageError> {
         let change: PolicyChange = serde_json::from_str(data)?;
         let grant = change.grant()?;
         let directory = self.accounts.directory()?;
@@ -294,30 +294,30 @@ impl Roles {
             GrantedClusters::Named(name) => Some(directory.cluster_of_grant(name).unwrap_or(name).to_owned()),
         };
         let edit = match change.operation {
-            Operation::Add => {
+            GrantOperation::Add => {
                 let allowed = self.config.allowed.check(grant.role);
-                allowed.map_err(ChangeError::NotAllowed)?;
+                allowed.map_err(MessageError::NotAllowed)?;
                 warn_of_unknown(&directory, &grant);
                 GrantEdit::Add(grant)
             }
-            Operation::Delete => GrantEdit::Remove(grant),
+            GrantOperation::Delete => GrantEdit::Remove(grant),
         };
         let revision = self.accounts.edit_role_grants("subscription", edit).await?;
         Ok((revision, cluster))
     }
 
-    async fn store_list(&self, data: &str) -> Result<(i64, Option<String>), ChangeError> {
+    async fn store_list(&self, data: &str) -> Result<(i64, Option<String>), MessageError> {
         let list: Vec<PolicyChange> = serde_json::from_str(data)?;
         let grants = list
             .iter()
-            .filter(|change| matches!(change.operation, Operation::Add))
+            .filter(|change| matches!(change.operation, GrantOperation::Add))
             .map(|change| {
                 let grant = change.grant()?;
                 let allowed = self.config.allowed.check(grant.role);
-                allowed.map_err(ChangeError::NotAllowed)?;
+                allowed.map_err(MessageError::NotAllowed)?;
                 Ok(grant)
             })
-            .collect::<Result<_, ChangeError>>()?;
+            .collect::<Result<_, MessageError>>()?;
         let edit = GrantEdit::ReplacePolicies(grants);
         Ok((self.accounts.edit_role_grants("subscription", edit).await?, None))
     }
@@ -326,7 +326,7 @@ impl Roles {
 /// Removes from `waiting` the changes that are written in all affected clusters, and returns their acknowledgements.
 fn acknowledgements(
     config: &SubscriptionConfig,
-    waiting: &mut Vec<Unacknowledged>,
+    waiting: &mut Vec<UnacknowledgedChange>,
     pass: &PassResult,
 ) -> Vec<Message> {
     let written = waiting.extract_if(.., |change| change.is_written(pass));
@@ -346,7 +346,7 @@ fn acknowledgements(
 mod tests {
     use super::*;
 
-    fn grant(resource_type: &str, namespace: &str) -> Result<RoleGrant, ChangeError> {
+    fn grant(resource_type: &str, namespace: &str) -> Result<RoleGrant, MessageError> {
         let data = json!({
             "operation": "add",
             "principal": {"principal_type": "bk", "principal_id": "alice"},
@@ -368,14 +368,14 @@ mod tests {
         assert_eq!(grant("namespace", "*").unwrap().scope, GrantScope::EveryNamespace);
         let team = grant("namespace", "team").unwrap();
         assert_eq!(team.to_string(), "workloads-view of bk:alice in BCS-K8S-1/team");
-        assert!(matches!(grant("namespace", ""), Err(ChangeError::NoNamespace)));
-        assert!(matches!(grant("namespace", "a/b"), Err(ChangeError::Grant(_))));
-        assert!(matches!(grant("region", ""), Err(ChangeError::Json(_))));
+        assert!(matches!(grant("namespace", ""), Err(MessageError::NoNamespace)));
+        assert!(matches!(grant("namespace", "a/b"), Err(MessageError::Grant(_))));
+        assert!(matches!(grant("region", ""), Err(MessageError::Json(_))));
     }
 
     #[test]
     fn a_change_counts_as_written_when_its_clusters_are_up_to_date() {
-        let change = |cluster: Option<&str>| Unacknowledged {
+        let change = |cluster: Option<&str>| UnacknowledgedChange {
             worker_id: Value::Null,
             data_id: Value::Null,
             revision: 7,

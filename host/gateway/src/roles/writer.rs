@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    PassResult, Roles,
+    PassResult, RoleWriterHandle,
     bindings::{self, WantedBindings},
     rules::{self, GROUP},
 };
 use crate::{
-    accounts::{Cluster, Directory, GrantedBinding, GrantedRole},
+    accounts::{Directory, GrantedBinding, GrantedRole, RegisteredCluster},
     kubernetes::CallError,
 };
 
@@ -61,7 +61,7 @@ struct LastWrite {
     at: Instant,
 }
 
-impl Roles {
+impl RoleWriterHandle {
     /// Writes the roles of all clusters: at the start, after every change, and at an interval. Never returns.
     pub(super) async fn write_all(&self) {
         let mut changes = self.accounts.changes();
@@ -148,7 +148,7 @@ impl Roles {
 
     async fn write_cluster(
         &self,
-        cluster: &Cluster,
+        cluster: &RegisteredCluster,
         grants: &BTreeSet<GrantedBinding>,
     ) -> Result<(), WriteError> {
         let writer = ClusterWriter { roles: self, cluster };
@@ -184,8 +184,8 @@ impl Roles {
 
 /// The requests to the API server of a cluster that read and write its roles, with the rights of the cluster's agent.
 struct ClusterWriter<'a> {
-    roles: &'a Roles,
-    cluster: &'a Cluster,
+    roles: &'a RoleWriterHandle,
+    cluster: &'a RegisteredCluster,
 }
 
 impl ClusterWriter<'_> {

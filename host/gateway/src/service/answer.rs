@@ -14,20 +14,20 @@ use http::{
 use metrics::{counter, histogram};
 use tokio::time::Instant;
 
-use super::{Answer, Inner, Recipient};
+use super::{Inner, ServiceRecipient, ServiceReply};
 use crate::{
     Statuses,
     accounts::Accounts,
     body::{self, CutOff},
-    clusters::Drivers,
+    clusters::ClusterDrivers,
     consoles,
     error::GatewayError,
-    kubernetes::Kubernetes,
+    kubernetes::KubernetesProxy,
     metric_names,
-    namespaces::{Namespaces, RemainingCheck},
+    namespaces::{GatewayNamespaces, RemainingCheck},
     path, permission, rest,
     services::{EVERY_CLUSTER, ServiceTarget, Services},
-    tokens::{self, AccessRequest, Holder},
+    tokens::{self, AccessRequest, TokenHolder},
     websocket_tokens,
 };
 
@@ -35,17 +35,17 @@ use crate::{
 const UNKNOWN: &str = "unknown";
 
 /// An admitted request: the servers that may get it, and the user who sent it.
-struct Admitted {
-    drivers: Arc<Drivers>,
-    holder: Holder,
+struct ForwardableRequest {
+    drivers: Arc<ClusterDrivers>,
+    holder: TokenHolder,
     is_mesos: bool,
 }
 
 impl Inner {
-    pub(super) async fn answer(&self, request: Request<Body>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Body>) -> ServiceReply {
         let started = Instant::now();
         if let Some(kubernetes) = &self.kubernetes
-            && Kubernetes::is_cluster_or_tunnel_path(request.uri().path())
+            && KubernetesProxy::is_cluster_or_tunnel_path(request.uri().path())
         {
             return answer_kubernetes(kubernetes, request, started).await;
         }
@@ -62,12 +62,12 @@ impl Inner {
             .then(|| websocket_tokens::first_other(&head.headers))
             .flatten();
         let (recipient, forwarded) = match self.admit(&mut head).await {
-            Ok(Admitted {
+            Ok(ForwardableRequest {
                 drivers,
                 holder,
                 is_mesos,
             }) => {
-                let Holder {
+                let TokenHolder {
                     name,
                     watched,
                     namespaces,
@@ -83,7 +83,7 @@ impl Inner {
                         Some(watched) => (response.map(|body| watched.body(body)), passage),
                         None => (response, passage),
                     });
-                let recipient = Recipient {
+                let recipient = ServiceRecipient {
                     cluster: Some(cluster),
                     holder: name,
                 };
@@ -116,7 +116,7 @@ impl Inner {
             }
         };
         count(own_status, passage, recipient.as_ref(), started);
-        Answer {
+        ServiceReply {
             response,
             passage,
             recipient,
@@ -129,14 +129,14 @@ impl Inner {
         head: &Parts,
         body: Body,
         started: Instant,
-    ) -> Answer {
+    ) -> ServiceReply {
         let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
         let passage = Passage::Ended(answer.word);
         count(answer.response.status(), passage, None, started);
-        Answer {
+        ServiceReply {
             response: answer.response,
             passage,
-            recipient: Some(Recipient {
+            recipient: Some(ServiceRecipient {
                 cluster: None,
                 holder: answer.holder,
             }),
@@ -144,7 +144,7 @@ impl Inner {
     }
 
     /// Checks whether a request is allowed, and rewrites its head for the servers that get it.
-    async fn admit(&self, head: &mut Parts) -> Result<Admitted, GatewayError> {
+    async fn admit(&self, head: &mut Parts) -> Result<ForwardableRequest, GatewayError> {
         if let Some(services) = &self.services
             && let Some(target) = services.find(head.uri.path())
         {
@@ -168,7 +168,7 @@ impl Inner {
         if consoles::is_console(head) {
             consoles::check_host(head, &drivers, self.limits).await?;
         }
-        Ok(Admitted {
+        Ok(ForwardableRequest {
             drivers,
             holder,
             is_mesos: true,
@@ -181,7 +181,7 @@ impl Inner {
         services: &Services,
         target: ServiceTarget<'_>,
         head: &mut Parts,
-    ) -> Result<Admitted, GatewayError> {
+    ) -> Result<ForwardableRequest, GatewayError> {
         let needed = target.rewrite(head)?;
         let name = match target {
             ServiceTarget::Service(..) => EVERY_CLUSTER.to_owned(),
@@ -195,7 +195,7 @@ impl Inner {
             ServiceTarget::Service(route, drivers) => Services::servers(route, drivers)?,
             ServiceTarget::KubernetesDriver => services.kubernetes_driver(&name).await?,
         };
-        Ok(Admitted {
+        Ok(ForwardableRequest {
             drivers,
             holder,
             is_mesos: false,
@@ -208,9 +208,9 @@ impl Inner {
         head: &Parts,
         cluster: &str,
         needed: impl FnOnce() -> Permission,
-    ) -> Result<Holder, GatewayError> {
+    ) -> Result<TokenHolder, GatewayError> {
         let Some(tokens) = &self.tokens else {
-            return Ok(Holder::default());
+            return Ok(TokenHolder::default());
         };
         let access = AccessRequest {
             cluster,
@@ -226,8 +226,8 @@ impl Inner {
         &self,
         head: &mut Parts,
         body: Body,
-        drivers: &Drivers,
-        namespaces: Option<Namespaces>,
+        drivers: &ClusterDrivers,
+        namespaces: Option<GatewayNamespaces>,
         is_mesos: bool,
     ) -> Result<(Response<Body>, Passage), GatewayError> {
         let remaining = match &namespaces {
@@ -265,16 +265,20 @@ impl Inner {
     }
 }
 
-async fn answer_kubernetes(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
+async fn answer_kubernetes(
+    kubernetes: &KubernetesProxy,
+    request: Request<Body>,
+    started: Instant,
+) -> ServiceReply {
     let reply = kubernetes.answer(request).await;
-    let recipient = reply.recipient.map(|(cluster, holder)| Recipient {
+    let recipient = reply.recipient.map(|(cluster, holder)| ServiceRecipient {
         cluster: Some(cluster),
         holder: Some(holder),
     });
     let response = reply.response;
     let passage = response.extensions().get().copied().unwrap_or(Passage::Untouched);
     count(response.status(), passage, recipient.as_ref(), started);
-    Answer {
+    ServiceReply {
         response,
         passage,
         recipient,
@@ -299,7 +303,7 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
 }
 
 /// Counts a request in the metrics. All unknown clusters share one label, so that clients cannot create labels.
-fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
+fn count(own: StatusCode, passage: Passage, recipient: Option<&ServiceRecipient>, started: Instant) {
     let named = recipient.and_then(|to| to.cluster.as_deref());
     let cluster = named.unwrap_or(UNKNOWN).to_owned();
     counter!(

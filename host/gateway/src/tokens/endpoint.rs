@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use admittance_bcs::routes::Permission;
 use admittance_net::{
     causes,
-    upstream::{Connector, connector},
+    upstream::{UpstreamConnector, connector},
 };
 use admittance_watch::file;
 use bytes::Bytes;
@@ -30,20 +30,20 @@ const MAX_RESPONSE: usize = 64 * 1024;
 
 /// A server that checks tokens. Lives as long as the gateway.
 #[derive(Debug)]
-pub(in super::super) struct Endpoint {
+pub(in super::super) struct TokenEndpoint {
     config: EndpointConfig,
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<UpstreamConnector, Full<Bytes>>,
     cache: AnswerCache,
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
-    data: Option<Verdict>,
+struct TokenCheckAnswer {
+    data: Option<TokenVerdict>,
 }
 
 /// The decision of the server. Its field `message` is not read, because it may contain the token.
 #[derive(Debug, Deserialize)]
-struct Verdict {
+struct TokenVerdict {
     allowed: bool,
 }
 
@@ -61,7 +61,7 @@ enum VerifyError {
     InvalidResponse(String),
 }
 
-impl Endpoint {
+impl TokenEndpoint {
     pub(super) fn new(config: EndpointConfig) -> Self {
         let connector = connector(config.tls.clone(), config.timeout);
         Self {
@@ -142,7 +142,7 @@ impl Endpoint {
         let body = received
             .map_err(|error| VerifyError::InvalidResponse(error.to_string()))?
             .to_bytes();
-        let answer: Answer =
+        let answer: TokenCheckAnswer =
             serde_json::from_slice(&body).map_err(|error| VerifyError::InvalidResponse(error.to_string()))?;
         let verdict = answer
             .data

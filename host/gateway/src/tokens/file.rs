@@ -16,7 +16,7 @@ use admittance_watch::FileValue;
 use metrics::gauge;
 
 use super::AccessRequest;
-use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
+use crate::{error::GatewayError, metric_names, namespaces::GatewayNamespaces};
 
 /// The key in the entry of a token whose permission holds for all clusters that the entry does not name.
 const ANY_CLUSTER: &str = "*";
@@ -26,20 +26,20 @@ const ANY_CLUSTER: &str = "*";
 ///
 /// The file contains only digests of tokens. If it becomes invalid or is removed, its last valid content is used.
 #[derive(Clone, Debug)]
-pub struct TokenTable(FileValue<Vec<Holder>>);
+pub struct TokenTable(FileValue<Vec<TokenFileHolder>>);
 
 #[derive(Clone, Debug)]
-struct Holder {
+struct TokenFileHolder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
     /// The permission of the token for clusters that its entry does not name.
     every: Option<Permission>,
     /// The namespaces that the token may use; `None` for all.
-    namespaces: Option<Namespaces>,
+    namespaces: Option<GatewayNamespaces>,
 }
 
-impl Holder {
+impl TokenFileHolder {
     fn permission(&self, cluster: &str) -> Option<Permission> {
         self.clusters.get(cluster).copied().or(self.every)
     }
@@ -57,7 +57,7 @@ impl TokenTable {
         &self,
         token: &[u8],
         access: AccessRequest<'_>,
-    ) -> Result<(Arc<str>, Option<Namespaces>), GatewayError> {
+    ) -> Result<(Arc<str>, Option<GatewayNamespaces>), GatewayError> {
         let digest = TokenDigest::of(token);
         let holders = self.0.current();
         let mut found = None;
@@ -85,7 +85,7 @@ impl TokenTable {
     pub(super) async fn follow(&self) {
         let reloaded = gauge!(metric_names::TOKENS_RELOADED);
         reloaded.set(1);
-        let report = |loaded: Result<&Vec<Holder>, &str>| {
+        let report = |loaded: Result<&Vec<TokenFileHolder>, &str>| {
             reloaded.set(f64::from(u8::from(loaded.is_ok())));
             match loaded {
                 Ok(holders) => tracing::debug!(tokens = holders.len(), "tokens loaded"),
@@ -106,7 +106,7 @@ impl TokenTable {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
+fn read(path: &Path) -> Result<Vec<TokenFileHolder>, Mistakes> {
     document::read_value(path, |root| {
         let mut fields = root.object()?;
         let fix = "list the users of the gateway; [] admits no user";
@@ -114,7 +114,7 @@ fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
     })
 }
 
-fn holders(node: &Node<'_>) -> Option<Vec<Holder>> {
+fn holders(node: &Node<'_>) -> Option<Vec<TokenFileHolder>> {
     let mut names = BTreeSet::new();
     let mut digests = BTreeSet::new();
     let mut holders = Vec::new();
@@ -137,7 +137,7 @@ fn holders(node: &Node<'_>) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
+fn holder<'a>(node: &Node<'a>) -> Option<(TokenFileHolder, &'a str)> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", Node::text);
     let digest = |node: &Node<'a>| Some((node.parse::<TokenDigest>()?, node.text()?));
@@ -146,12 +146,12 @@ fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
     let clusters = fields.get_required("clusters", "write `{ BCS-MESOS-10001: Read }`", clusters);
     let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text));
     let ((digest, written), (clusters, every)) = (digest?, clusters?);
-    let holder = Holder {
+    let holder = TokenFileHolder {
         name: name?.into(),
         digest,
         clusters,
         every,
-        namespaces: namespaces.map(|names| Namespaces(Arc::new(names.into_iter().collect()))),
+        namespaces: namespaces.map(|names| GatewayNamespaces(Arc::new(names.into_iter().collect()))),
     };
     Some((holder, written))
 }

@@ -6,8 +6,8 @@ use tokio::net::TcpStream;
 
 use super::{
     budget::Budget,
-    frame::{Announcement, TunnelDestination},
-    session::Session,
+    frame::{TunnelAnnouncement, TunnelDestination},
+    session::TunnelSession,
 };
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -33,8 +33,8 @@ pub enum AllowedConnections {
 
 /// A function that returns the tunnel of the cluster with this ID, and a guard to hold while a connection in it is
 /// open.
-pub type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
-pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
+pub type FindTunnel = Box<dyn Fn(&str) -> Option<(TunnelSession, Guard)> + Send + Sync>;
+pub type TakeAnnouncement = Box<dyn Fn(TunnelAnnouncement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;
 
 /// The connection that one side of a tunnel opens for the other side.
@@ -42,7 +42,7 @@ pub(super) enum ConnectTarget {
     /// A TCP connection to this `host:port`.
     Tcp(String),
     /// A connection through this tunnel to this destination. The guard is held while the connection is open.
-    Tunnel(Session, Guard, TunnelDestination),
+    Tunnel(TunnelSession, Guard, TunnelDestination),
 }
 
 impl ConnectTarget {
@@ -76,7 +76,7 @@ impl AllowedConnections {
         }
     }
 
-    pub(super) fn announced(&self, announcement: Announcement) -> Result<(), String> {
+    pub(super) fn announced(&self, announcement: TunnelAnnouncement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
             // The other side has no reason to send an announcement, so it is ignored.

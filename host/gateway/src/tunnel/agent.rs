@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use admittance_net::{
     causes,
     tls::ClientTls,
-    upstream::{Connector, connector},
+    upstream::{UpstreamConnector, connector},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -56,7 +56,7 @@ pub struct AgentConfig {
 
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 #[debug("Current")]
-struct Current {
+struct ReportedCredentials {
     credentials: ReadCredentials,
     servers: Vec<Uri>,
 }
@@ -81,7 +81,7 @@ enum AgentError {
 
 impl AgentConfig {
     /// Reads the credentials and the API servers' addresses. If only the addresses fail, keeps those of `previous`.
-    async fn read(&self, previous: Option<&Current>) -> Result<Current, AgentError> {
+    async fn read(&self, previous: Option<&ReportedCredentials>) -> Result<ReportedCredentials, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {
             let previous = previous.map(|previous| previous.servers.clone());
@@ -89,7 +89,7 @@ impl AgentConfig {
             tracing::warn!(%error, ?servers, "the addresses of API servers stay as they were");
             servers
         });
-        Ok(Current { credentials, servers })
+        Ok(ReportedCredentials { credentials, servers })
     }
 }
 
@@ -111,7 +111,7 @@ pub async fn run(config: AgentConfig, status: watch::Sender<AgentStatus>) {
 
 struct Agent {
     config: AgentConfig,
-    connector: Connector,
+    connector: UpstreamConnector,
     status: watch::Sender<AgentStatus>,
 }
 
@@ -123,7 +123,7 @@ impl Agent {
         gauge!(metric_names::AGENT_TUNNEL).set(f64::from(u8::from(status.has_tunnel)));
     }
 
-    async fn report(&self, current: watch::Sender<Option<Current>>) {
+    async fn report(&self, current: watch::Sender<Option<ReportedCredentials>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = pauses();
         let mut last = None;
@@ -166,8 +166,8 @@ impl Agent {
 
     async fn put(
         &self,
-        client: &Client<Connector, Full<Bytes>>,
-        current: &Current,
+        client: &Client<UpstreamConnector, Full<Bytes>>,
+        current: &ReportedCredentials,
     ) -> Result<(), AgentError> {
         let body = json!({
             "register_token": self.config.register_token.0,
@@ -198,7 +198,7 @@ impl Agent {
         }
     }
 
-    async fn hold(&self, mut current: watch::Receiver<Option<Current>>) {
+    async fn hold(&self, mut current: watch::Receiver<Option<ReportedCredentials>>) {
         if !self.config.has_tunnel {
             return std::future::pending().await;
         }
@@ -246,7 +246,7 @@ impl Agent {
     /// Opens a tunnel to the gateway. Returns a future that serves the tunnel, and returns why it ended.
     async fn open(
         &self,
-        current: &Current,
+        current: &ReportedCredentials,
     ) -> Result<impl Future<Output = String> + Send + use<>, AgentError> {
         let params = json!({
             "address": current.addresses(),
@@ -270,7 +270,7 @@ impl Agent {
     }
 }
 
-impl Current {
+impl ReportedCredentials {
     fn addresses(&self) -> String {
         let servers = self.servers.iter().map(|server| server.to_string());
         let addresses: Vec<_> = servers

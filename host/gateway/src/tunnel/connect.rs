@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use admittance_admission::shortened;
-use admittance_net::{Backoff, causes, upstream::Connector};
+use admittance_net::{Backoff, causes, upstream::UpstreamConnector};
 use http::{
     HeaderMap, HeaderValue, StatusCode, Uri,
     header::{HOST, SEC_WEBSOCKET_KEY},
@@ -39,7 +39,7 @@ pub(crate) enum ConnectError {
 
 /// Opens a WebSocket whose messages have at most `largest` bytes. Returns it with the headers of the server's reply.
 pub(crate) async fn websocket(
-    connector: &Connector,
+    connector: &UpstreamConnector,
     uri: Uri,
     key: &str,
     headers: Vec<(&'static str, String)>,

@@ -24,7 +24,7 @@ const SCARCE_PAUSE_AT: usize = 128 << 10;
 const SCARCE_RESUME_AT: usize = 96 << 10;
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct TunnelConnection {
     pub(super) inbox: Inbox,
     /// Whether this side of the tunnel has asked the other side to pause the connection.
     pause_requested: AtomicBool,
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     pub(super) ended: CancellationToken,
 }
 
-impl Connection {
+impl TunnelConnection {
     /// Creates a connection whose memory is charged to a part of this budget, or returns `None` if it has too little
     /// left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {

@@ -32,14 +32,14 @@ pub(super) enum Content {
     Pause,
     Resume,
     /// Announces that a tunnel from an agent to the sending gateway has begun or ended.
-    Announcement(Announcement),
+    Announcement(TunnelAnnouncement),
     /// A frame of a kind that this version does not know.
     Other,
 }
 
 /// A message from one gateway to another about the agents' tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Announcement {
+pub enum TunnelAnnouncement {
     /// A cluster's agent has opened a tunnel, which replaces its previous one. The bytes are the cluster's ID, a line
     /// feed, and the cluster's credentials.
     Added(Bytes),
@@ -88,8 +88,8 @@ impl Frame {
             Content::Connect(to) => (kind::CONNECT, Some(DIAL_DEADLINE), to.to_string().into()),
             Content::Error(text) => (kind::ERROR, None, text.clone().into()),
             Content::Pause => (kind::PAUSE, None, Vec::new()),
-            Content::Announcement(Announcement::Added(bytes)) => (kind::ADDED, None, bytes.to_vec()),
-            Content::Announcement(Announcement::Removed(cluster)) => {
+            Content::Announcement(TunnelAnnouncement::Added(bytes)) => (kind::ADDED, None, bytes.to_vec()),
+            Content::Announcement(TunnelAnnouncement::Removed(cluster)) => {
                 (kind::REMOVED, None, cluster.clone().into())
             }
             Content::Resume | Content::Other => (kind::RESUME, None, Vec::new()),
@@ -113,10 +113,10 @@ impl Frame {
             kind::DATA => Content::Data(message),
             kind::CONNECT => Content::Connect(TunnelDestination::read(&message)?),
             kind::ERROR => Content::Error(String::from_utf8_lossy(&message).into_owned()),
-            kind::ADDED => Content::Announcement(Announcement::Added(message)),
+            kind::ADDED => Content::Announcement(TunnelAnnouncement::Added(message)),
             kind::REMOVED => {
                 let cluster = String::from_utf8_lossy(&message).into_owned();
-                Content::Announcement(Announcement::Removed(cluster))
+                Content::Announcement(TunnelAnnouncement::Removed(cluster))
             }
             kind::PAUSE => Content::Pause,
             kind::RESUME => Content::Resume,

@@ -17,12 +17,12 @@ const CHUNK_COST: usize = 64;
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) budget: Arc<Budget>,
-    queue: Mutex<Queue>,
+    queue: Mutex<FrameQueue>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct FrameQueue {
     chunks: VecDeque<Chunk>,
     is_closed: bool,
 }

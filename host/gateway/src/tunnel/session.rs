@@ -24,8 +24,8 @@ use super::{
     CHUNK, PING_INTERVAL, SILENCE, TUNNEL_LIMIT,
     accepts::{AllowedConnections, ConnectTarget, connect},
     budget::Budget,
-    connection::Connection,
-    frame::{Announcement, Content, EOF, Frame, TunnelDestination},
+    connection::TunnelConnection,
+    frame::{Content, EOF, Frame, TunnelAnnouncement, TunnelDestination},
 };
 
 /// The maximum number of frames with data that wait to be written to the WebSocket.
@@ -40,14 +40,14 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One side of a tunnel. Cheap to clone. The tunnel ends when [`run`](Self::run) ends.
 #[derive(Clone, Debug)]
-pub struct Session(Arc<Shared>);
+pub struct TunnelSession(Arc<SharedTunnel>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedTunnel {
     budget: Arc<Budget>,
     data: mpsc::Sender<Frame>,
     control: mpsc::Sender<Frame>,
-    connections: Mutex<HashMap<i64, Arc<Connection>>>,
+    connections: Mutex<HashMap<i64, Arc<TunnelConnection>>>,
     next: AtomicI64,
     /// Whether a refused connection was logged. Only the first is logged, because there can be any number of them.
     has_warned: AtomicBool,
@@ -56,18 +56,18 @@ struct Shared {
 
 /// The frames that wait to be written to the WebSocket.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct OutgoingFrames {
     data: mpsc::Receiver<Frame>,
     control: mpsc::Receiver<Frame>,
 }
 
-impl Session {
+impl TunnelSession {
     /// Creates one side of a tunnel. Its connections are charged to `budget`, except for connections that
     /// [`open`](Self::open) charges to another budget.
-    pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
+    pub fn new(budget: Arc<Budget>) -> (Self, OutgoingFrames) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
-        let shared = Shared {
+        let shared = SharedTunnel {
             budget,
             data,
             control,
@@ -76,7 +76,7 @@ impl Session {
             has_warned: AtomicBool::new(false),
             ended: CancellationToken::new(),
         };
-        let outgoing = Outgoing {
+        let outgoing = OutgoingFrames {
             data: data_queue,
             control: control_queue,
         };
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Sends an announcement to another gateway. Waits until the queue has room for it.
-    pub(crate) async fn announce(&self, announcement: Announcement) {
+    pub(crate) async fn announce(&self, announcement: TunnelAnnouncement) {
         // `send` fails if the tunnel has ended. Then nothing has to be announced.
         let _ = self
             .0
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Carries the tunnel's connections over the WebSocket until the WebSocket ends. Returns why it ended.
-    pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &AllowedConnections) -> String
+    pub async fn run<S>(&self, socket: S, outgoing: OutgoingFrames, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
     {
@@ -147,13 +147,13 @@ pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
 {
-    let (session, outgoing) = Session::new(Budget::new(TUNNEL_LIMIT));
+    let (session, outgoing) = TunnelSession::new(Budget::new(TUNNEL_LIMIT));
     session
         .run(socket, outgoing, &AllowedConnections::Only(addresses))
         .await
 }
 
-async fn send<S>(mut sink: S, mut outgoing: Outgoing) -> String
+async fn send<S>(mut sink: S, mut outgoing: OutgoingFrames) -> String
 where
     S: Sink<Message, Error = WsError> + Unpin,
 {
@@ -174,7 +174,7 @@ where
     String::new()
 }
 
-impl Shared {
+impl SharedTunnel {
     async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Unpin,
@@ -252,7 +252,7 @@ impl Shared {
     async fn queue_data(
         &self,
         number: i64,
-        connection: &Arc<Connection>,
+        connection: &Arc<TunnelConnection>,
         bytes: Bytes,
     ) -> Result<(), String> {
         let inbox = &connection.inbox;
@@ -292,7 +292,11 @@ impl Shared {
 
     /// Returns the connection with the most memory among the connections of this tunnel that share a budget with
     /// `connection`. It may be `connection` itself.
-    fn largest_in_budget(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
+    fn largest_in_budget(
+        &self,
+        number: i64,
+        connection: &Arc<TunnelConnection>,
+    ) -> (i64, Arc<TunnelConnection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();
         let larger = connections.iter().filter(|(_, other)| {
@@ -304,7 +308,7 @@ impl Shared {
         (*number, connection.clone())
     }
 
-    fn end(&self, number: i64, connection: &Connection, why: &'static str) -> Result<(), String> {
+    fn end(&self, number: i64, connection: &TunnelConnection, why: &'static str) -> Result<(), String> {
         tracing::info!(number, why, "a connection in a tunnel is ended");
         connection.ended.cancel();
         connection.inbox.clear();
@@ -318,8 +322,8 @@ impl Shared {
         sent.map_err(|_| "the other side does not read what it is sent".to_owned())
     }
 
-    fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<Connection>, &'static str> {
-        let connection = Connection::new(budget);
+    fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<TunnelConnection>, &'static str> {
+        let connection = TunnelConnection::new(budget);
         let connection =
             Arc::new(connection.ok_or("the tunnel, or the gateway, has no memory for another connection")?);
         let mut connections = self.connections.lock();
@@ -335,7 +339,7 @@ impl Shared {
     }
 
     /// Opens the connection that the other side wants, and carries its bytes.
-    async fn dial(self: Arc<Self>, number: i64, wanted: ConnectTarget, connection: Arc<Connection>) {
+    async fn dial(self: Arc<Self>, number: i64, wanted: ConnectTarget, connection: Arc<TunnelConnection>) {
         let ended = connection.ended.clone();
         let unwanted = async {
             tokio::select! {
@@ -371,7 +375,7 @@ impl Shared {
     }
 
     /// Carries bytes in both directions between a stream and the tunnel, until one of them ends.
-    async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<Connection>, stream: S)
+    async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<TunnelConnection>, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {

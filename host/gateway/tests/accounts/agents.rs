@@ -1,12 +1,12 @@
 use std::{fs, sync::Arc, time::Duration};
 
-use admittance_gateway::accounts::{Accounts, AccountsError, DatabaseConfig, Denied, KeyFile};
+use admittance_gateway::accounts::{Accounts, AccountsError, DatabaseConfig, KeyFile, TokenDenied};
 
-use crate::scene::{DAY, Scene, prepend_key, report};
+use crate::scene::{AccountsScene, DAY, prepend_key, report};
 
 #[tokio::test]
 async fn an_agent_can_report_only_with_its_register_token() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let cluster = scene.cluster("dev", None).await;
         let token = scene.register_token(&cluster).await;
@@ -18,10 +18,10 @@ async fn an_agent_can_report_only_with_its_register_token() {
             (&other.id, &token),
         ] {
             let refused = accounts.report(id, wrong, report("one")).await;
-            assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+            assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::RegisterToken)));
         }
         let unknown = accounts.report("plain-none", &token, report("one")).await;
-        assert_eq!(unknown, Err(AccountsError::Denied(Denied::NoRegisterToken)));
+        assert_eq!(unknown, Err(AccountsError::Denied(TokenDenied::NoRegisterToken)));
         // As in bcs-api's database, the case of letters in the ID of a cluster does not matter.
         accounts.report("PLAIN-dev", &token, report("one")).await.unwrap();
         let current = accounts.cluster(&cluster.id).unwrap();
@@ -44,14 +44,14 @@ async fn an_agent_can_report_only_with_its_register_token() {
         // A token that was replaced or revoked is refused.
         let rotated = scene.register_token(&cluster).await;
         let refused = accounts.report(&cluster.id, &token, report("one")).await;
-        assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+        assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::RegisterToken)));
         accounts
             .report(&cluster.id, &rotated, report("one"))
             .await
             .unwrap();
         accounts.revoke_register_token("test", &cluster).await.unwrap();
         let refused = accounts.use_register_token(&cluster.id, &rotated).await;
-        assert_eq!(refused, Err(AccountsError::Denied(Denied::NoRegisterToken)));
+        assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::NoRegisterToken)));
     }
 }
 
@@ -59,16 +59,16 @@ async fn an_agent_can_report_only_with_its_register_token() {
 async fn a_register_token_has_to_be_used_in_time() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let database = DatabaseConfig::Sqlite(directory.path().join("db"));
-    let scene = Scene::start(directory, database, Duration::ZERO).await;
+    let scene = AccountsScene::start(directory, database, Duration::ZERO).await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
     let refused = scene.accounts.report(&cluster.id, &token, report("one")).await;
-    assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+    assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::RegisterToken)));
 }
 
 #[tokio::test]
 async fn an_invalid_report_is_refused_with_the_reason() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
     for (field, expected) in [
@@ -105,7 +105,7 @@ async fn an_invalid_report_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn no_secret_is_stored_as_plain_text() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     let alice = scene.user("alice").await;
     let cluster = scene.cluster("dev", None).await;
     let secrets = [
@@ -136,7 +136,7 @@ async fn no_secret_is_stored_as_plain_text() {
 
 #[tokio::test]
 async fn keys_are_rotated_while_other_gateways_serve() {
-    let scene = Scene::mysql().await;
+    let scene = AccountsScene::mysql().await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
     scene
@@ -174,7 +174,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
 
 #[tokio::test]
 async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let report_of = async |name: &str| {
             let cluster = scene.cluster(name, None).await;
             let token = scene.register_token(&cluster).await;
@@ -212,7 +212,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
 
 #[tokio::test]
 async fn a_missing_key_is_not_replaced_while_it_is_needed() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     // Nothing is encrypted with the removed key, so the gateway creates a new one.
     fs::remove_file(scene.key_file()).unwrap();
     Accounts::new(scene.config(DAY)).await.unwrap();

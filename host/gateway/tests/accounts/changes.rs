@@ -2,15 +2,15 @@ use std::time::Duration;
 
 use admittance_bcs::routes::Permission;
 use admittance_gateway::accounts::{
-    Access, AccessTarget, AccountsError, ClusterKind, ClusterName, Denied, User, UserId, UserName,
+    Access, AccessTarget, AccountsError, ClusterName, ClusterType, TokenDenied, User, UserId, UserName,
 };
 use futures_util::future::join_all;
 
-use crate::scene::{DAY, Scene, prepend_key};
+use crate::scene::{AccountsScene, DAY, prepend_key};
 
 #[tokio::test]
 async fn a_token_identifies_its_user_until_it_is_revoked() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let alice = scene.user("alice").await;
         assert_eq!(alice.name.as_str(), "plain:alice");
@@ -20,7 +20,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         assert_eq!(session.user, alice);
         assert!(session.expires_at.0 > std::time::SystemTime::now() + DAY / 2);
         for wrong in [&b""[..], b"x", &first[1..], &first.to_ascii_lowercase()] {
-            assert_eq!(directory.authenticate(wrong).unwrap_err(), Denied::Unknown);
+            assert_eq!(directory.authenticate(wrong).unwrap_err(), TokenDenied::Unknown);
         }
         assert_eq!(directory.tokens_of(alice.id).count(), 2);
 
@@ -29,7 +29,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
             .await
             .unwrap();
         let directory = accounts.directory().unwrap();
-        assert_eq!(directory.authenticate(&first).unwrap_err(), Denied::Unknown);
+        assert_eq!(directory.authenticate(&first).unwrap_err(), TokenDenied::Unknown);
         assert!(directory.authenticate(&second).is_ok());
         let again = accounts.revoke_token("test", &alice, session.token).await;
         assert!(
@@ -39,7 +39,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
 
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.directory().unwrap();
-        assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
+        assert_eq!(directory.authenticate(&second).unwrap_err(), TokenDenied::Unknown);
         // A new user does not get the ID of the deleted user with the same name.
         assert_ne!(scene.user("alice").await.id, alice.id);
     }
@@ -47,7 +47,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
 
 #[tokio::test]
 async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob) = (scene.user("alice").await, scene.user("bob").await);
         // This ordinary token of alice is never returned below, because its value is shown only once.
@@ -86,10 +86,10 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
 
 #[tokio::test]
 async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let create = async |id: &str, project: &str| {
-            let name = ClusterName::new(id, Some((project, ClusterKind::Kubernetes))).unwrap();
+            let name = ClusterName::new(id, Some((project, ClusterType::Kubernetes))).unwrap();
             accounts.create_cluster("test", None, &name).await
         };
         let first = create("BCS-K8S-1", "p1").await.unwrap();
@@ -107,7 +107,7 @@ async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
 
 #[tokio::test]
 async fn the_error_for_an_expired_token_names_its_user() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     let alice = scene.user("alice").await;
     let token = scene
         .accounts
@@ -121,7 +121,7 @@ async fn the_error_for_an_expired_token_names_its_user() {
 
 #[tokio::test]
 async fn permissions_are_granted_and_withdrawn() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob, root) = (
             scene.user("alice").await,
@@ -210,7 +210,7 @@ async fn permissions_are_granted_and_withdrawn() {
 
 #[tokio::test]
 async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let name = UserName::plain("alice").unwrap();
         let users = (0..10).map(|_| accounts.create_user("test", &name, false, &[]));
@@ -228,7 +228,7 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
                 .all(is_exists)
         );
 
-        let name = ClusterName::new("BCS-K8S-1", Some(("project", ClusterKind::Kubernetes))).unwrap();
+        let name = ClusterName::new("BCS-K8S-1", Some(("project", ClusterType::Kubernetes))).unwrap();
         let clusters = (0..10).map(|_| accounts.create_cluster("test", None, &name));
         let mut created: Vec<_> = join_all(clusters)
             .await
@@ -262,7 +262,7 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
 
 #[tokio::test]
 async fn a_user_creates_a_limited_number_of_clusters() {
-    for scene in Scene::all().await {
+    for scene in AccountsScene::all().await {
         let alice = scene.user("alice").await;
         let create = async |creator: Option<&User>, id: String| {
             let name = ClusterName::new(&id, None).unwrap();
@@ -306,7 +306,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
 
 #[tokio::test]
 async fn the_error_for_a_refused_change_says_why() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     let name = UserName::plain("alice").unwrap();
     for (group, expected) in [
         ("system:masters", "cannot be a group"),
@@ -321,7 +321,7 @@ async fn the_error_for_a_refused_change_says_why() {
         assert!(error.contains(expected), "{error}");
     }
     for (id, project) in [("", None), ("a/b", None), ("a", Some("../x")), ("a", Some(""))] {
-        let made = ClusterName::new(id, project.map(|project| (project, ClusterKind::Mesos)));
+        let made = ClusterName::new(id, project.map(|project| (project, ClusterType::Mesos)));
         assert!(made.is_err(), "{id} {project:?}");
     }
     let alice = scene.user("alice").await;

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_bcs::routes::Permission;
-use admittance_gateway::accounts::{Access, AccessTarget, AccountsError, DatabaseConfig, Denied};
+use admittance_gateway::accounts::{Access, AccessTarget, AccountsError, DatabaseConfig, TokenDenied};
 
 use crate::{
     mariadb::{self, MariaDb},
-    scene::{DAY, NEVER, Scene, report},
+    scene::{AccountsScene, DAY, NEVER, report},
 };
 
 /// The longest time until a revocation or another change has to take effect.
@@ -15,7 +15,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
-    let scene = Scene::mysql().await;
+    let scene = AccountsScene::mysql().await;
     let another = scene.another().await;
     let alice = scene.user("alice").await;
     let cluster = scene.cluster("dev", None).await;
@@ -69,13 +69,13 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
         .unwrap();
     assert_eq!(
         tokio::time::timeout(AT_ONCE, reading).await.unwrap(),
-        Denied::Unknown
+        TokenDenied::Unknown
     );
 }
 
 #[tokio::test]
 async fn a_token_that_expires_ends_its_requests() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     let alice = scene.user("alice").await;
     let cluster = scene.cluster("dev", Some(&alice)).await;
     let lifetime = Duration::from_secs(2);
@@ -93,12 +93,12 @@ async fn a_token_that_expires_ends_its_requests() {
     let place = AccessTarget::Cluster(cluster.id.clone());
     let denied = scene.accounts.until_denied(&session, &place, Permission::Read);
     let denied = tokio::time::timeout(AT_ONCE, denied).await.unwrap();
-    assert_eq!(denied, Denied::Expired("plain:alice".to_owned()));
+    assert_eq!(denied, TokenDenied::Expired("plain:alice".to_owned()));
 }
 
 #[tokio::test]
 async fn changed_credentials_reach_all_gateways() {
-    let scene = Scene::mysql().await;
+    let scene = AccountsScene::mysql().await;
     let another = scene.another().await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
@@ -126,7 +126,7 @@ async fn changed_credentials_reach_all_gateways() {
 async fn tokens_work_but_changes_fail_while_the_database_is_unavailable() {
     let mut server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
     let database = DatabaseConfig::MySql(server.database().await);
-    let scene = Scene::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await;
+    let scene = AccountsScene::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await;
     let alice = scene.user("alice").await;
     let token = scene.token(&alice).await;
     let mut server = tokio::task::spawn_blocking(move || {
@@ -166,7 +166,7 @@ async fn tokens_work_but_changes_fail_while_the_database_is_unavailable() {
 
 #[tokio::test]
 async fn a_restored_backup_of_the_database_is_read() {
-    let scene = Scene::mysql().await;
+    let scene = AccountsScene::mysql().await;
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")
     };
@@ -196,7 +196,7 @@ async fn a_restored_backup_of_the_database_is_read() {
 
 #[tokio::test]
 async fn a_change_is_committed_although_the_directory_cannot_be_read_again() {
-    let scene = Scene::mysql().await;
+    let scene = AccountsScene::mysql().await;
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")
     };

@@ -1,12 +1,12 @@
 use admittance_bcs::routes::Permission;
 use admittance_gateway::accounts::{
-    Access, AccountsError, Cluster, ClusterKind, DatabaseConfig, Denied, ImportedAccounts, TokenId, UserId,
-    UserName,
+    Access, AccountsError, ClusterType, DatabaseConfig, ImportedAccounts, RegisteredCluster, TokenDenied,
+    TokenId, UserId, UserName,
 };
 
 use crate::{
     mariadb,
-    scene::{DAY, Scene},
+    scene::{AccountsScene, DAY},
 };
 
 /// SQL that creates the tables as gorm does, with rows that bcs-api writes.
@@ -52,8 +52,8 @@ const ORIGINAL: [&str; 16] = [
 ];
 
 /// Returns a gateway whose database contains the tables of bcs-api, changed by these statements.
-async fn with_tables(changes: &[&'static str]) -> Scene {
-    let scene = Scene::mysql().await;
+async fn with_tables(changes: &[&'static str]) -> AccountsScene {
+    let scene = AccountsScene::mysql().await;
     let key = rcgen::KeyPair::generate().unwrap();
     let authority = rcgen::CertificateParams::default()
         .self_signed(&key)
@@ -66,7 +66,7 @@ async fn with_tables(changes: &[&'static str]) -> Scene {
     scene
 }
 
-fn database(scene: &Scene) -> &str {
+fn database(scene: &AccountsScene) -> &str {
     match &scene.database {
         DatabaseConfig::MySql(config) => &config.database,
         DatabaseConfig::Sqlite(_) => unreachable!("it is MySQL"),
@@ -107,7 +107,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
         (UserId(7), "plain:admin")
     );
     let expired = authenticated("oldtokenoldtokenoldtokenoldtoken");
-    assert_eq!(expired.unwrap_err(), Denied::Unknown);
+    assert_eq!(expired.unwrap_err(), TokenDenied::Unknown);
     let plain = directory.by_identifier("plain-dev-AbCdEfGh12345678").unwrap();
     assert_eq!(plain.creator, alice.id);
     let credentials = plain.credentials.as_ref().unwrap();
@@ -118,7 +118,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     let info = bcs.bcs.as_ref().unwrap();
     assert_eq!(
         (info.cluster_id.as_str(), info.kind),
-        ("BCS-K8S-1", ClusterKind::Kubernetes)
+        ("BCS-K8S-1", ClusterType::Kubernetes)
     );
     assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
     // The credentials were not copied, because the reported address is on the gateway's own machine.
@@ -176,7 +176,7 @@ async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
     ] {
         assert_eq!(
             directory.authenticate(gone.as_bytes()).unwrap_err(),
-            Denied::Unknown
+            TokenDenied::Unknown
         );
     }
     assert!(directory.cluster("plain-dev").is_none());
@@ -248,14 +248,14 @@ async fn conflicting_users_are_replaced_only_on_request() {
     assert_eq!(done.replaced, ["plain:dan", "plain:alice"]);
     let directory = accounts.directory().unwrap();
     for gone in [&dans, &alices] {
-        assert_eq!(directory.authenticate(gone).unwrap_err(), Denied::Unknown);
+        assert_eq!(directory.authenticate(gone).unwrap_err(), TokenDenied::Unknown);
     }
     assert_eq!(directory.user(UserId(1)).unwrap().name.as_str(), "plain:root");
     assert_eq!(directory.user(bystander.id), Some(&bystander));
     // The imported user gets the clusters and permissions of the deleted user with the same name.
     let alice = directory.user(UserId(5)).unwrap();
     assert_eq!(alice.name.as_str(), "plain:alice");
-    let current = |cluster: &Cluster| directory.cluster(&cluster.id).unwrap().clone();
+    let current = |cluster: &RegisteredCluster| directory.cluster(&cluster.id).unwrap().clone();
     assert_eq!(current(&first).creator, UserId::NOBODY);
     assert_eq!(current(&second).creator, alice.id);
     assert_eq!(
@@ -314,7 +314,7 @@ async fn importing_again_copies_new_tokens_and_credentials_of_clusters() {
     assert!(!is_valid(b"latertoken"));
 }
 
-async fn revision(scene: &Scene) -> i64 {
+async fn revision(scene: &AccountsScene) -> i64 {
     let mut connection = mariadb::shared().connect(database(scene)).await;
     let revision = sqlx::query_scalar("SELECT revision FROM admittance_state");
     revision.fetch_one(&mut connection).await.unwrap()
@@ -322,10 +322,10 @@ async fn revision(scene: &Scene) -> i64 {
 
 #[tokio::test]
 async fn an_import_without_the_tables_of_bcs_api_is_refused() {
-    let scene = Scene::sqlite().await;
+    let scene = AccountsScene::sqlite().await;
     let refused = scene.accounts.import("test", &[]).await.unwrap_err();
     assert!(refused.to_string().contains("accounts.mysql"), "{refused}");
-    let scene = Scene::mysql().await;
+    let scene = AccountsScene::mysql().await;
     let refused = scene.accounts.import("test", &[]).await;
     assert!(
         matches!(refused, Err(AccountsError::Unavailable(_))),

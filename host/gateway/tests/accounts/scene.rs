@@ -1,8 +1,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_gateway::accounts::{
-    Accounts, AccountsConfig, Cluster, ClusterName, DatabaseConfig, Directory, KeyFile, Report, Secret, User,
-    UserName,
+    Accounts, AccountsConfig, AgentReport, ClusterName, DatabaseConfig, Directory, KeyFile,
+    RegisteredCluster, Secret, User, UserName,
 };
 use tempfile::TempDir;
 use tokio::task::AbortHandle;
@@ -13,14 +13,14 @@ pub(crate) const NEVER: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The users and clusters of a gateway under test. The gateway keeps reading its database until this value is dropped.
-pub(crate) struct Scene {
+pub(crate) struct AccountsScene {
     pub(crate) accounts: Accounts,
     pub(crate) directory: Arc<TempDir>,
     pub(crate) database: DatabaseConfig,
     following: AbortHandle,
 }
 
-impl Scene {
+impl AccountsScene {
     pub(crate) async fn sqlite() -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let database = DatabaseConfig::Sqlite(directory.path().join("a ccounts%.db"));
@@ -94,7 +94,7 @@ impl Scene {
         token.value.0.into_bytes()
     }
 
-    pub(crate) async fn cluster(&self, name: &str, creator: Option<&User>) -> Arc<Cluster> {
+    pub(crate) async fn cluster(&self, name: &str, creator: Option<&User>) -> Arc<RegisteredCluster> {
         let name = ClusterName::new(name, None).unwrap();
         self.accounts
             .create_cluster("test", creator, &name)
@@ -102,7 +102,7 @@ impl Scene {
             .unwrap()
     }
 
-    pub(crate) async fn register_token(&self, cluster: &Cluster) -> Vec<u8> {
+    pub(crate) async fn register_token(&self, cluster: &RegisteredCluster) -> Vec<u8> {
         let created = self.accounts.create_register_token("test", cluster, true).await;
         created.unwrap().value.0.into_bytes()
     }
@@ -123,14 +123,14 @@ fn config(
     }
 }
 
-impl Drop for Scene {
+impl Drop for AccountsScene {
     fn drop(&mut self) {
         self.following.abort();
     }
 }
 
-pub(crate) fn report(token: &str) -> Report {
-    Report {
+pub(crate) fn report(token: &str) -> AgentReport {
+    AgentReport {
         server_addresses: "https://10.0.0.1:6443;https://10.0.0.2:6443".to_owned(),
         ca: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
         user_token: Secret(token.to_owned()),

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    GroupVersionKind, NamespaceSelector, Operation, Requirement, Rule, StaticNamespaces,
+    GroupVersionKind, LabelRequirement, NamespaceSelector, Operation, Rule, StaticNamespaces,
 };
 use serde_json::json;
 
@@ -94,7 +94,7 @@ async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
 #[tokio::test]
 async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
     let object = json!({"metadata": {"name": "web"}, "spec": {}});
-    let on = || LabelSelector::new(vec![Requirement::equals("inject", "on").unwrap()]);
+    let on = || LabelSelector::new(vec![LabelRequirement::equals("inject", "on").unwrap()]);
     let mut labelled = assign("a", "spec.a", 1);
     labelled.labels = on();
     let (after, _) = changed(vec![labelled.clone()], object.clone()).await;

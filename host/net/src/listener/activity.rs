@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ConnectionLimits,
-    transfer::{Transfer, TransferState},
+    transfer::{BodyTransfer, TransferState},
 };
 
 /// The time for which a connection may have no request. It is longer than the usual timeouts of clients, so that the
@@ -25,13 +25,13 @@ pub(super) struct Activity(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     limits: ConnectionLimits,
-    state: Mutex<State>,
+    state: Mutex<ActivityState>,
     /// Wakes the connection's task after its next deadline has become earlier.
     is_earlier: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct ActivityState {
     requests_in_flight: usize,
     /// The transfers of requests whose bodies may not have been sent completely.
     transfers: Vec<Weak<TransferState>>,
@@ -50,7 +50,7 @@ struct State {
 
 /// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expiry {
+pub(super) enum ConnectionExpiry {
     Head,
     Idle,
     Stalled,
@@ -61,7 +61,7 @@ pub(super) enum Expiry {
 /// none, bodies are checked for stalls.
 struct NextStep {
     at: Instant,
-    expiry: Option<Expiry>,
+    expiry: Option<ConnectionExpiry>,
 }
 
 /// Counts a request as in flight until this value is dropped.
@@ -78,7 +78,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl ActivityState {
     fn next(&self, head_timeout: Duration) -> NextStep {
         if self.requests_in_flight > 0 {
             return NextStep {
@@ -87,9 +87,9 @@ impl State {
             };
         }
         let (since, limit, expiry) = match self.head_since {
-            Some(since) => (since, head_timeout, Expiry::Head),
-            None if self.has_served => (self.idle_since, KEEP_ALIVE, Expiry::Idle),
-            None => (self.idle_since, head_timeout, Expiry::Idle),
+            Some(since) => (since, head_timeout, ConnectionExpiry::Head),
+            None if self.has_served => (self.idle_since, KEEP_ALIVE, ConnectionExpiry::Idle),
+            None => (self.idle_since, head_timeout, ConnectionExpiry::Idle),
         };
         NextStep {
             at: since + limit,
@@ -102,7 +102,7 @@ impl Activity {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
         Self(Arc::new(Inner {
             limits,
-            state: Mutex::new(State {
+            state: Mutex::new(ActivityState {
                 requests_in_flight: 0,
                 transfers: Vec::new(),
                 next_check: Instant::now(),
@@ -144,7 +144,7 @@ impl Activity {
         client: SocketAddr,
         is_http2: bool,
         ended: CancellationToken,
-    ) -> Transfer {
+    ) -> BodyTransfer {
         let mut state = self.0.state.lock();
         if state.requests_in_flight == 0 {
             state.next_check = Instant::now() + self.0.check_interval();
@@ -153,7 +153,7 @@ impl Activity {
         state.has_served = true;
         state.is_http2 = is_http2;
         state.head_since = None;
-        let transfer = Transfer::new(
+        let transfer = BodyTransfer::new(
             client,
             self.0.limits.transfer,
             RequestInFlight(self.clone()),
@@ -177,7 +177,7 @@ impl Activity {
     }
 
     /// Waits until the connection must be closed, and returns the reason. Meanwhile, aborts bodies that stall.
-    pub(super) async fn expired(&self) -> Expiry {
+    pub(super) async fn expired(&self) -> ConnectionExpiry {
         loop {
             let is_earlier = self.0.is_earlier.notified();
             let next = self.next();
@@ -189,7 +189,7 @@ impl Activity {
             } else if let Some(expiry) = next.expiry {
                 return expiry;
             } else if self.check() {
-                return Expiry::Stalled;
+                return ConnectionExpiry::Stalled;
             }
         }
     }
@@ -203,7 +203,7 @@ impl Activity {
 
     /// Wakes the connection's task if its next deadline has become earlier. If the deadline has become later, the task
     /// notices that when it wakes at the previous deadline. To wake it for each request would cost more.
-    fn reschedule(&self, state: MutexGuard<'_, State>) {
+    fn reschedule(&self, state: MutexGuard<'_, ActivityState>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);
         if is_earlier {
@@ -259,11 +259,11 @@ mod tests {
         })
     }
 
-    fn request(activity: &Activity, is_http2: bool) -> Transfer {
+    fn request(activity: &Activity, is_http2: bool) -> BodyTransfer {
         activity.begin_request(([127, 0, 0, 1], 1).into(), is_http2, CancellationToken::new())
     }
 
-    async fn expiry_after(activity: &Activity) -> (Expiry, Duration) {
+    async fn expiry_after(activity: &Activity) -> (ConnectionExpiry, Duration) {
         let started = Instant::now();
         (activity.expired().await, started.elapsed())
     }
@@ -276,7 +276,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_expires_after_the_header_timeout() {
         let (expiry, after) = expiry_after(&activity()).await;
-        assert_eq!(expiry, Expiry::Idle);
+        assert_eq!(expiry, ConnectionExpiry::Idle);
         assert!(about(after, HEAD), "{after:?}");
     }
 
@@ -293,7 +293,7 @@ mod tests {
             result = expiry_after(&activity) => result,
             () = drip => unreachable!("it drips for ever"),
         };
-        assert_eq!(expiry, Expiry::Head);
+        assert_eq!(expiry, ConnectionExpiry::Head);
         assert!(about(after, HEAD), "{after:?}");
     }
 
@@ -308,7 +308,7 @@ mod tests {
             drop(busy);
         };
         let ((expiry, after), ()) = tokio::join!(expiry_after(&activity), work);
-        assert_eq!(expiry, Expiry::Idle);
+        assert_eq!(expiry, ConnectionExpiry::Idle);
         assert!(about(after, 11 * KEEP_ALIVE), "{after:?}");
     }
 
@@ -319,7 +319,7 @@ mod tests {
         tokio::time::sleep(HEAD * 2).await;
         activity.record_received(b"G");
         let (expiry, after) = expiry_after(&activity).await;
-        assert_eq!(expiry, Expiry::Head);
+        assert_eq!(expiry, ConnectionExpiry::Head);
         assert!(about(after, HEAD), "{after:?}");
     }
 
@@ -330,7 +330,7 @@ mod tests {
         drop(request(&activity, true));
         activity.record_received(b"a ping");
         let (expiry, after) = expiry_after(&activity).await;
-        assert_eq!(expiry, Expiry::Idle);
+        assert_eq!(expiry, ConnectionExpiry::Idle);
         assert!(about(after, KEEP_ALIVE), "{after:?}");
     }
 }

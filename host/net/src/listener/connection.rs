@@ -20,8 +20,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Client, ClientCertificate, ConnectionLimits, Handler, Stop,
-    activity::{Activity, Expiry},
+    ClientCertificate, ConnectedClient, ConnectionLimits, RequestHandler, StopSignals,
+    activity::{Activity, ConnectionExpiry},
     stream::TrackedStream,
     when_woken::WhenWoken,
 };
@@ -43,18 +43,18 @@ const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
 
 /// A connection of a client. Each connection has its own task.
-pub(super) struct Connection<H> {
+pub(super) struct ClientConnection<H> {
     pub(super) handler: H,
     pub(super) tls: Option<ServerTls>,
     pub(super) limits: ConnectionLimits,
     pub(super) address: SocketAddr,
-    pub(super) stop: Stop,
+    pub(super) stop: StopSignals,
     pub(super) streams: StreamExecutor,
     /// The permit for the connection; `None` for a connection that exceeds the limit.
     pub(super) _permit: Option<Permit>,
 }
 
-impl<H: Handler> Connection<H> {
+impl<H: RequestHandler> ClientConnection<H> {
     pub(super) async fn run_at(self, _slot: WorkerSlot, stream: TcpStream) {
         // The stream is taken from the runtime that accepted it, and registered with the runtime of this thread.
         match stream.into_std().and_then(TcpStream::from_std) {
@@ -128,7 +128,7 @@ impl<H: Handler> Connection<H> {
         let (stream, mut released) = TrackedStream::track(stream, activity.clone());
         let expiry = self.exchange(stream, &mut tls, &activity, &ended).await;
         match (expiry, released.try_recv()) {
-            (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
+            (Some(ConnectionExpiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
             // hyper has not handed back the stream, because a tunnel uses it.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
@@ -146,11 +146,11 @@ impl<H: Handler> Connection<H> {
         tls: &mut Option<TlsConnection>,
         activity: &Activity,
         ended: &CancellationToken,
-    ) -> Option<Expiry>
+    ) -> Option<ConnectionExpiry>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let client = Client {
+        let client = ConnectedClient {
             address: self.address,
             is_tls: tls.is_some(),
         };
@@ -196,7 +196,7 @@ impl<H: Handler> Connection<H> {
                     tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
                     connection.as_mut().graceful_shutdown();
                 }
-                () = sleep_until(grace) => return Some(Expiry::Revoked),
+                () = sleep_until(grace) => return Some(ConnectionExpiry::Revoked),
                 expiry = &mut expired => return Some(expiry),
             }
         }

@@ -62,7 +62,7 @@ impl std::error::Error for Stall {}
 
 /// Applies [`TransferLimits`] to the bodies of a request and its reply, until the reply has been sent completely.
 #[derive(Debug)]
-pub struct Transfer {
+pub struct BodyTransfer {
     shared: Arc<TransferState>,
     _in_flight: RequestInFlight,
     ended: CancellationToken,
@@ -146,7 +146,7 @@ fn as_float(bytes: u64) -> f64 {
     bytes as f64
 }
 
-impl Transfer {
+impl BodyTransfer {
     /// Creates the transfer of a request's bodies. It holds `in_flight`, so that the connection does not count as idle.
     /// `ended` is a token that is cancelled when the connection must end.
     pub(super) fn new(
@@ -293,7 +293,7 @@ struct LimitedBody {
     /// The rest of a frame of the reply that was larger than [`LARGEST_CHUNK`].
     rest: Bytes,
     /// For a reply, keeps the request in flight until the reply ends.
-    transfer: Option<Transfer>,
+    transfer: Option<BodyTransfer>,
 }
 
 // The value may be moved between polls, because no field is pinned.

@@ -8,19 +8,19 @@ use x509_parser::{
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
+pub(super) struct CertificateValidity {
     pub(super) not_after: SystemTime,
     /// Whether the certificate has a subjectAltName.
     pub(super) has_names: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expiry {
+pub(super) enum CertificateExpiry {
     Expired,
     Soon,
 }
 
-impl Validity {
+impl CertificateValidity {
     pub(super) fn read(certificate: &CertificateDer<'_>) -> Result<Self, X509Error> {
         let (_, parsed) = parse_x509_certificate(certificate)?;
         Ok(Self {
@@ -31,10 +31,10 @@ impl Validity {
         })
     }
 
-    pub(super) fn expiry(&self, now: SystemTime) -> Option<Expiry> {
+    pub(super) fn expiry(&self, now: SystemTime) -> Option<CertificateExpiry> {
         match self.not_after.duration_since(now) {
-            Err(_) => Some(Expiry::Expired),
-            Ok(left) => (left < SOON).then_some(Expiry::Soon),
+            Err(_) => Some(CertificateExpiry::Expired),
+            Ok(left) => (left < SOON).then_some(CertificateExpiry::Soon),
         }
     }
 
@@ -91,12 +91,12 @@ mod tests {
             let mut params = CertificateParams::new(names).unwrap();
             params.not_after = date_time_ymd(2030, 1, 1);
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-            let validity = Validity::read(certificate.der()).unwrap();
+            let validity = CertificateValidity::read(certificate.der()).unwrap();
             assert_eq!(validity.has_names, has_names);
             // The expected number comes from `date -d 2030-01-01T00:00:00Z +%s`.
             assert_eq!(validity.not_after_seconds(), 1_893_456_000.0);
         }
-        assert!(Validity::read(&CertificateDer::from(vec![1, 2, 3])).is_err());
+        assert!(CertificateValidity::read(&CertificateDer::from(vec![1, 2, 3])).is_err());
     }
 
     #[test]
@@ -105,12 +105,12 @@ mod tests {
         let second = Duration::from_secs(1);
         for (not_after, expected) in [
             (now + SOON, None),
-            (now + SOON - second, Some(Expiry::Soon)),
-            (now, Some(Expiry::Soon)),
-            (now - second, Some(Expiry::Expired)),
-            (SystemTime::UNIX_EPOCH, Some(Expiry::Expired)),
+            (now + SOON - second, Some(CertificateExpiry::Soon)),
+            (now, Some(CertificateExpiry::Soon)),
+            (now - second, Some(CertificateExpiry::Expired)),
+            (SystemTime::UNIX_EPOCH, Some(CertificateExpiry::Expired)),
         ] {
-            let validity = Validity {
+            let validity = CertificateValidity {
                 not_after,
                 has_names: true,
             };

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, DnsName};
 
 use super::{
     Identity, TlsError, certificates, provider,
-    reload::{CertificateStatus, Material, ReloadableTls, Usage},
+    reload::{CertificateState, ReloadableTls, TlsMaterial, Usage},
     short_key::KeySizeVerifier,
     short_rsa,
 };
@@ -111,7 +111,7 @@ pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientCon
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
 
-fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<ClientConfig>, TlsError> {
+fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<TlsMaterial<ClientConfig>, TlsError> {
     let roots = trust.roots()?;
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -124,10 +124,10 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
         Err(_) => builder.with_root_certificates(roots),
     };
     let Some(identity) = identity else {
-        return Ok(Material::from(builder.with_no_client_auth()));
+        return Ok(TlsMaterial::from(builder.with_no_client_auth()));
     };
     let (chain, key) = identity.load()?;
-    Material::of_identity(identity, &chain.clone(), || {
+    TlsMaterial::of_identity(identity, &chain.clone(), || {
         builder.with_client_auth_cert(chain, key)
     })
 }
@@ -193,7 +193,7 @@ impl ClientTls {
     }
 
     /// See [`ReloadableTls::status`].
-    pub fn status(&self) -> Option<CertificateStatus> {
+    pub fn status(&self) -> Option<CertificateState> {
         self.material.status()
     }
 

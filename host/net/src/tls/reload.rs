@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
     Identity, TlsError,
-    certificate::{Expiry, Validity},
+    certificate::{CertificateExpiry, CertificateValidity},
 };
 use crate::telemetry;
 
@@ -24,15 +24,15 @@ const REMINDER: Duration = Duration::from_secs(24 * 3600);
 #[derive(derive_more::Debug)]
 #[debug("ReloadableTls {{ usage: {usage:?}, .. }}")]
 pub struct ReloadableTls<C> {
-    material: FileValue<Material<C>>,
+    material: FileValue<TlsMaterial<C>>,
     /// The use of the configuration; `None` if it never changes, because it does not come from files.
     usage: Option<Usage>,
 }
 
-pub(super) struct Material<C> {
+pub(super) struct TlsMaterial<C> {
     pub(super) config: Arc<C>,
     /// The period in which this program's own certificate is valid; `None` without one.
-    validity: Option<Validity>,
+    validity: Option<CertificateValidity>,
     /// The verifier of client certificates, if clients may or must present them.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
     /// The file with the private key, if every user of the machine may read the file.
@@ -48,7 +48,7 @@ pub(super) enum Usage {
 
 /// The state of a certificate that this program presents to clients or servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateStatus {
+pub struct CertificateState {
     /// The section of the program's configuration that names the certificate: `listen`, `admin` or `upstream`.
     pub certificate: &'static str,
     pub not_after: Option<SystemTime>,
@@ -68,7 +68,7 @@ impl Usage {
     }
 }
 
-impl<C> From<C> for Material<C> {
+impl<C> From<C> for TlsMaterial<C> {
     fn from(config: C) -> Self {
         Self {
             config: Arc::new(config),
@@ -79,7 +79,7 @@ impl<C> From<C> for Material<C> {
     }
 }
 
-impl<C> Material<C> {
+impl<C> TlsMaterial<C> {
     /// Creates a TLS configuration with a certificate from files. `chain` has been read from the certificate's file.
     pub(super) fn of_identity(
         identity: &Identity,
@@ -108,7 +108,7 @@ impl<C> Material<C> {
         chain: &[CertificateDer<'_>],
         config: impl FnOnce() -> Result<C, TlsError>,
     ) -> Result<Self, TlsError> {
-        let validity = chain.first().map(Validity::read).transpose();
+        let validity = chain.first().map(CertificateValidity::read).transpose();
         Ok(Self {
             validity: validity.map_err(|error| TlsError::rejected(path, &error))?,
             ..Self::from(config()?)
@@ -138,7 +138,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
     pub(super) fn load(
         usage: Usage,
         files: Vec<PathBuf>,
-        load: impl Fn() -> Result<Material<C>, TlsError> + Send + Sync + 'static,
+        load: impl Fn() -> Result<TlsMaterial<C>, TlsError> + Send + Sync + 'static,
     ) -> Result<Self, TlsError> {
         Ok(Self {
             material: FileValue::load(files, load)?,
@@ -146,7 +146,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         })
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Material<C>>> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<TlsMaterial<C>>> {
         self.material.subscribe()
     }
 
@@ -165,9 +165,9 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
     }
 
     /// Returns the state of the program's certificate, or `None` if the configuration never changes.
-    pub fn status(&self) -> Option<CertificateStatus> {
+    pub fn status(&self) -> Option<CertificateState> {
         let validity = self.material.current().validity;
-        Some(CertificateStatus {
+        Some(CertificateState {
             certificate: self.usage?.as_str(),
             not_after: validity.map(|validity| validity.not_after),
             problem: self.material.problem(),
@@ -259,11 +259,11 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         let certificate = usage.as_str();
         let not_after = humantime::format_rfc3339_seconds(validity.not_after);
         match expiry {
-            Expiry::Expired => tracing::warn!(
+            CertificateExpiry::Expired => tracing::warn!(
                 certificate, %not_after,
                 "the certificate has expired and clients reject it; replace it"
             ),
-            Expiry::Soon => tracing::warn!(
+            CertificateExpiry::Soon => tracing::warn!(
                 certificate, %not_after,
                 "the certificate expires within 7 days; replace it"
             ),

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::{
     Identity, SharedIdentity, TlsError, Trust, provider,
-    reload::{Material, ReloadableTls, Usage},
+    reload::{ReloadableTls, TlsMaterial, Usage},
 };
 
 /// The TLS settings of a port: its certificate, and the CAs of the client certificates that it accepts.
@@ -32,7 +32,7 @@ impl ServerTls {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;
             let builder = builder()?.with_no_client_auth();
-            Material::of_chain(&identity.source, &chain.clone(), || {
+            TlsMaterial::of_chain(&identity.source, &chain.clone(), || {
                 let config = builder
                     .with_single_cert(chain, key)
                     .map_err(|error| TlsError::rejected(&identity.source, &error));
@@ -68,7 +68,7 @@ fn load(
     usage: Usage,
     identity: &Identity,
     client_ca: Option<&Path>,
-) -> Result<Material<ServerConfig>, TlsError> {
+) -> Result<TlsMaterial<ServerConfig>, TlsError> {
     let (chain, key) = identity.load()?;
     let builder = builder()?;
     let clients = match client_ca {
@@ -88,7 +88,7 @@ fn load(
         None => builder.with_no_client_auth(),
         Some(clients) => builder.with_client_cert_verifier(clients.clone()),
     };
-    let mut material = Material::of_identity(identity, &chain.clone(), || {
+    let mut material = TlsMaterial::of_identity(identity, &chain.clone(), || {
         Ok(with_protocols(builder.with_single_cert(chain, key)?))
     })?;
     material.clients = clients;
@@ -110,7 +110,7 @@ fn with_protocols(mut config: ServerConfig) -> ServerConfig {
 #[derive(derive_more::Debug)]
 #[debug("TlsConnection {{ .. }}")]
 pub struct TlsConnection {
-    current: watch::Receiver<Arc<Material<ServerConfig>>>,
+    current: watch::Receiver<Arc<TlsMaterial<ServerConfig>>>,
     config: Arc<ServerConfig>,
     /// The certificate of the client with its chain; empty if the client has presented none.
     client: Vec<CertificateDer<'static>>,
@@ -141,7 +141,7 @@ impl TlsConnection {
     }
 }
 
-impl Material<ServerConfig> {
+impl TlsMaterial<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
             // Without a client certificate, or without CAs for client certificates, nothing can be revoked.

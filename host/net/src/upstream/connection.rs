@@ -25,15 +25,16 @@ use crate::{
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A function that connects to the server at a URL, with TLS if the scheme of the URL requires it.
-pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wire>>, BoxError>;
+pub type UpstreamConnector =
+    BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<AnyConnection>>, BoxError>;
 
 /// A function that connects to the server at a URL without TLS: by TCP, or through a tunnel.
-pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
+pub type Dial = BoxCloneSyncService<Uri, AnyConnection, BoxError>;
 
 /// A connection to a server: a TCP connection or a connection of any other type.
 #[derive(derive_more::Debug)]
 #[debug("Wire")]
-pub struct Wire {
+pub struct AnyConnection {
     stream: Box<dyn WireStream>,
     is_to_proxy: bool,
 }
@@ -42,7 +43,7 @@ trait WireStream: Read + Write + Send + Unpin {}
 
 impl<T: Read + Write + Send + Unpin> WireStream for T {}
 
-impl Wire {
+impl AnyConnection {
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         Self::from_hyper(TokioIo::new(stream))
     }
@@ -63,13 +64,13 @@ impl Wire {
     }
 }
 
-impl Connection for Wire {
+impl Connection for AnyConnection {
     fn connected(&self) -> Connected {
         Connected::new().proxy(self.is_to_proxy)
     }
 }
 
-impl Read for Wire {
+impl Read for AnyConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -79,7 +80,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for AnyConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -109,7 +110,7 @@ pub(super) fn tcp() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {
         let connecting = tcp.clone().oneshot(server);
-        async move { Ok::<_, BoxError>(Wire::from_hyper(connecting.await?)) }
+        async move { Ok::<_, BoxError>(AnyConnection::from_hyper(connecting.await?)) }
     });
     BoxCloneSyncService::new(dial)
 }
@@ -131,11 +132,11 @@ pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
 }
 
 /// Returns a connector for TCP and TLS. `connect_timeout` limits the time for DNS, TCP and the TLS handshake together.
-pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
+pub fn connector(tls: ClientTls, connect_timeout: Duration) -> UpstreamConnector {
     over(tcp(), tls, connect_timeout)
 }
 
-pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Connector {
+pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> UpstreamConnector {
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))

@@ -6,7 +6,7 @@ use http::{
     request::Parts,
 };
 
-use crate::listener::Client;
+use crate::listener::ConnectedClient;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -54,7 +54,7 @@ pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
         None => headers.remove(X_FORWARDED_HOST),
     };
     headers.remove(X_FORWARDED_PROTO);
-    if let Some(client) = head.extensions.get::<Client>() {
+    if let Some(client) = head.extensions.get::<ConnectedClient>() {
         let proto = if client.is_tls { "https" } else { "http" };
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(proto));
         if let Ok(address) = HeaderValue::from_str(&client.address.ip().to_canonical().to_string()) {
@@ -109,7 +109,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let mut head = request.body(()).unwrap().into_parts().0;
-        head.extensions.insert(Client {
+        head.extensions.insert(ConnectedClient {
             address: "[::ffff:192.0.2.1]:5".parse().unwrap(),
             is_tls: true,
         });

@@ -12,7 +12,7 @@ use http::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Downtime, HealthCheck, Pool, Server, ServerSet};
+use super::{ConnectionPool, Downtime, HealthCheck, ServerSet, UpstreamServer};
 use crate::{body::ReplayBody, causes};
 
 /// The time for which a server counts as down after a connection to it failed.
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// The health of a server, according to the last connection to it and its last health check.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct UpstreamHealth {
     /// Whether `paused_until` has a value. If this is false, requests need not lock `paused_until`.
     is_paused: AtomicBool,
     paused_until: Mutex<Option<Instant>>,
@@ -29,7 +29,7 @@ pub(super) struct Health {
     last_downtime: Mutex<Option<Downtime>>,
 }
 
-impl Health {
+impl UpstreamHealth {
     pub(super) fn is_up(&self) -> bool {
         !self.failed_check.load(Ordering::Relaxed)
             && (!self.is_paused.load(Ordering::Acquire)
@@ -72,7 +72,7 @@ impl Health {
     }
 }
 
-pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck) {
+pub(super) async fn check(servers: &ServerSet, pool: &ConnectionPool, check: &HealthCheck) {
     let mut ticks = tokio::time::interval(check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -94,7 +94,7 @@ pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck)
     }
 }
 
-async fn probe(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), String> {
+async fn probe(server: &UpstreamServer, pool: &ConnectionPool, check: &HealthCheck) -> Result<(), String> {
     let mut request = Request::new(ReplayBody::new(Body::empty()).0);
     *request.uri_mut() = check.path.clone().into();
     request.headers_mut().insert(HOST, server.host().clone());

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tower::{BoxError, ServiceExt};
 
-use super::{Connector, Server};
+use super::{UpstreamConnector, UpstreamServer};
 use crate::{body::ReplayBody, workers};
 
 /// The time after which an idle connection is closed. Servers usually close idle connections after a minute or more.
@@ -48,8 +48,8 @@ pub(super) enum ExchangeError {
 }
 
 /// The pool of connections to the servers of an upstream. Each worker has its own part, so no thread waits for a lock.
-pub(super) struct Pool {
-    connector: Connector,
+pub(super) struct ConnectionPool {
+    connector: UpstreamConnector,
     idle_of_workers: Vec<Arc<IdleConnections>>,
     idle_of_others: Arc<IdleConnections>,
 }
@@ -71,7 +71,7 @@ struct IdleConnection {
 }
 
 struct UpstreamConnection {
-    server: Server,
+    server: UpstreamServer,
     sender: SendRequest<ReplayBody>,
     /// The future that sends requests and receives replies on this connection; `None` after the connection was closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
@@ -93,8 +93,8 @@ pub(super) struct ReplyBody {
     failure: Option<hyper::Error>,
 }
 
-impl Pool {
-    pub(super) fn new(connector: Connector) -> Self {
+impl ConnectionPool {
+    pub(super) fn new(connector: UpstreamConnector) -> Self {
         Self {
             connector,
             idle_of_workers: (0..workers::count()).map(|_| Arc::default()).collect(),
@@ -106,7 +106,7 @@ impl Pool {
     /// idle connection, another connection is tried.
     pub(super) async fn request(
         &self,
-        server: &Server,
+        server: &UpstreamServer,
         mut request: Request<ReplayBody>,
     ) -> Result<Response<ReplyBody>, ExchangeError> {
         let pool = workers::index()
@@ -136,7 +136,7 @@ impl Pool {
 }
 
 impl IdleConnections {
-    fn take(&self, server: &Server) -> Option<UpstreamConnection> {
+    fn take(&self, server: &UpstreamServer) -> Option<UpstreamConnection> {
         let mut idle = self.0.lock();
         let is_to_server = |idle: &IdleConnection| idle.connection.server == *server;
         let latest = idle.connections.iter().rposition(is_to_server)?;

@@ -8,7 +8,7 @@ use http::{
 /// An upstream server: its scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{scheme}://{authority}")]
-pub struct Server {
+pub struct UpstreamServer {
     scheme: Scheme,
     authority: Authority,
     /// The host and port of the server, as the value of the header `Host`.
@@ -22,7 +22,7 @@ pub struct Server {
 )]
 pub struct InvalidServer(pub String);
 
-impl std::str::FromStr for Server {
+impl std::str::FromStr for UpstreamServer {
     type Err = InvalidServer;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -31,7 +31,7 @@ impl std::str::FromStr for Server {
     }
 }
 
-impl Server {
+impl UpstreamServer {
     /// Returns the server at this URL.
     ///
     /// # Errors
@@ -110,7 +110,10 @@ mod tests {
             ("/a", None),
             ("", None),
         ] {
-            let server = text.parse::<Server>().ok().map(|server| server.to_string());
+            let server = text
+                .parse::<UpstreamServer>()
+                .ok()
+                .map(|server| server.to_string());
             assert_eq!(server.as_deref(), expected, "{text}");
         }
     }
@@ -130,7 +133,10 @@ mod tests {
             ("http://[::1]:8080", "0.0.0.0:8080", false),
             ("http://api:8080", "127.0.0.1:8080", false),
         ] {
-            let is_at = server.parse::<Server>().unwrap().is_at(listener.parse().unwrap());
+            let is_at = server
+                .parse::<UpstreamServer>()
+                .unwrap()
+                .is_at(listener.parse().unwrap());
             assert_eq!(is_at, expected, "{server} at {listener}");
         }
     }

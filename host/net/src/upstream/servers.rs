@@ -10,12 +10,12 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-use super::{Server, health::Health};
+use super::{UpstreamServer, health::UpstreamHealth};
 
 /// The servers of an upstream.
 #[derive(Clone, Debug)]
 pub enum Servers {
-    Listed(Vec<Server>),
+    Listed(Vec<UpstreamServer>),
     /// The servers that register themselves. If no more updates arrive, the last known servers are used.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
@@ -35,7 +35,7 @@ pub struct FollowedServers {
 pub struct FollowedServer {
     /// The name of the server's registration. It changes when the server registers again.
     pub name: String,
-    pub server: Server,
+    pub server: UpstreamServer,
 }
 
 /// The order in which a request tries the servers of an upstream.
@@ -52,9 +52,9 @@ pub enum Choice {
 
 /// A server with its health. It lives until the server is no longer registered and all requests to it have ended.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) server: Server,
-    pub(super) health: Health,
+pub(super) struct ServerTarget {
+    pub(super) server: UpstreamServer,
+    pub(super) health: UpstreamHealth,
     /// The name of the server's registration; empty if the server is configured.
     name: String,
     in_flight: AtomicUsize,
@@ -62,25 +62,25 @@ pub(super) struct Target {
 
 /// Counts a request to a server as in flight until this value is dropped.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Target>);
+pub(super) struct InFlightGuard(Arc<ServerTarget>);
 
-impl Target {
-    fn new(server: Server, name: String) -> Arc<Self> {
+impl ServerTarget {
+    fn new(server: UpstreamServer, name: String) -> Arc<Self> {
         Arc::new(Self {
             server,
-            health: Health::default(),
+            health: UpstreamHealth::default(),
             name,
             in_flight: AtomicUsize::new(0),
         })
     }
 
-    pub(super) fn enter(self: &Arc<Self>) -> InFlight {
+    pub(super) fn enter(self: &Arc<Self>) -> InFlightGuard {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(self.clone())
+        InFlightGuard(self.clone())
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -99,7 +99,7 @@ pub(super) struct ServerSet {
 struct KnownServers {
     /// The registered servers from which `targets` was made; `None` if the servers are configured.
     of: Option<Arc<FollowedServers>>,
-    targets: Arc<[Arc<Target>]>,
+    targets: Arc<[Arc<ServerTarget>]>,
 }
 
 impl ServerSet {
@@ -110,7 +110,7 @@ impl ServerSet {
         };
         let targets = listed
             .into_iter()
-            .map(|server| Target::new(server, String::new()));
+            .map(|server| ServerTarget::new(server, String::new()));
         Self {
             choice,
             turn: AtomicUsize::new(0),
@@ -122,18 +122,19 @@ impl ServerSet {
         }
     }
 
-    pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {
+    pub(super) fn targets(&self) -> Arc<[Arc<ServerTarget>]> {
         let mut known = self.known.lock();
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
                 // A server that has not registered again keeps its health.
                 let target = |followed: &FollowedServer| {
-                    let is_it = |target: &&Arc<Target>| {
+                    let is_it = |target: &&Arc<ServerTarget>| {
                         target.server == followed.server && target.name == followed.name
                     };
                     let before = known.targets.iter().find(is_it).cloned();
-                    before.unwrap_or_else(|| Target::new(followed.server.clone(), followed.name.clone()))
+                    before
+                        .unwrap_or_else(|| ServerTarget::new(followed.server.clone(), followed.name.clone()))
                 };
                 known.targets = followed.servers.iter().map(target).collect();
                 known.of = Some(followed);
@@ -144,7 +145,7 @@ impl ServerSet {
 
     /// Returns the servers to try for one request, the `avoided` ones last. Waits up to `patience` until servers are
     /// known.
-    pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
+    pub(super) async fn attempts(&self, patience: Duration, avoided: &[UpstreamServer]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
             // `wait_for` fails if no more updates arrive. Then the last known servers are tried.
@@ -166,7 +167,7 @@ impl ServerSet {
         }
     }
 
-    fn order(&self) -> Vec<Arc<Target>> {
+    fn order(&self) -> Vec<Arc<ServerTarget>> {
         let targets = self.targets();
         if self.choice == Choice::Master || targets.len() == 1 {
             return targets.to_vec();
@@ -188,12 +189,12 @@ impl ServerSet {
 
 #[derive(Debug)]
 pub(super) enum Attempts<'s> {
-    InOrder(IntoIter<Arc<Target>>),
+    InOrder(IntoIter<Arc<ServerTarget>>),
     Master {
         set: &'s ServerSet,
         followed: watch::Receiver<Arc<FollowedServers>>,
         /// The master that refused the connection of this request.
-        refused: Option<Arc<Target>>,
+        refused: Option<Arc<ServerTarget>>,
         /// The time until which the request waits for a new master.
         until: Option<Instant>,
         patience: Duration,
@@ -207,7 +208,7 @@ impl Attempts<'_> {
     }
 
     /// Returns the server to try next, after no connection to the previous one could be made. `None` if none is left.
-    pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
+    pub(super) async fn next(&mut self) -> Option<Arc<ServerTarget>> {
         let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),
             Self::Master {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 pub use admittance_definitions::AppliedEffect;
 use admittance_definitions::{
-    ChainId, Change, ChangeError as InvalidChange, DefinitionId, DefinitionSet, DefinitionStore, Expected,
-    OnBadDefinition, StageId, StoreError, StoreKind, StoredDefinition,
+    ChainId, Change, DefinitionId, DefinitionSet, DefinitionStore, ExpectedDefinitions, OnBadDefinition,
+    PlanError as InvalidChange, StageId, StoreError, StoreKind, StoredDefinition,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     changes::{
-        plan::{Edit, Plan, plan},
+        plan::{ChangePlan, Edit, plan},
         start::{entry_of, rebuilt},
-        stores::{Contents, Stores},
+        stores::{StoreContents, Stores},
     },
     history::{self, HistoryEntry, HistoryError},
     live::TableProblem,
-    live::assembly::{Modules, Servers},
+    live::assembly::{FetchScope, Modules},
     live::prepared::PreparedTable,
     live::source::{BuiltTable, Purpose, blocking},
 };
@@ -33,7 +33,7 @@ pub struct Application {
     /// The user who requested the change. The history records the name.
     pub by: Option<String>,
     /// Whether [`Host::apply`] requires that the definitions exist, or that they do not exist yet. Default: neither.
-    pub expected: Expected,
+    pub expected: ExpectedDefinitions,
 }
 
 /// The result of a change.
@@ -74,7 +74,7 @@ pub struct AppliedDefinition {
 pub enum ChangeError {
     /// The requested change is invalid: the text is not a definition, or the definition does not exist.
     #[error(transparent)]
-    Definitions(#[from] admittance_definitions::ChangeError),
+    Definitions(#[from] admittance_definitions::PlanError),
     /// The definitions that would result from the change cannot be loaded.
     #[error(transparent)]
     Table(#[from] Error),
@@ -209,7 +209,7 @@ impl Host {
             }
             // Only the modules of the changed definitions are fetched from servers, so that the change does not wait
             // for the servers of all other modules.
-            let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
+            let modules = Modules::Current(FetchScope::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
             let hash = built.hash;
@@ -225,7 +225,7 @@ impl Host {
     /// outdated: revision `base` is no longer live, or the definitions were read again after they were planned.
     async fn finish(
         &self,
-        plan: Plan,
+        plan: ChangePlan,
         built: BuiltTable,
         store: Option<&dyn DefinitionStore>,
         base: u64,
@@ -296,7 +296,7 @@ impl Host {
         if plan.pending.is_none() {
             // If a rollback follows at once, it must record that it replaces the definitions that were just written. So
             // they are recorded here as known.
-            let contents = Contents::from_set(&self.0.stores, &plan.change.set);
+            let contents = StoreContents::from_set(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
         Ok(Some(applied))

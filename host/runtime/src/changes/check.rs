@@ -15,7 +15,7 @@ const EXCEPTION: &str = "AdmissionException";
 /// The result of checking a definition. Each message names the field, the problem and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Checked {
+pub struct CheckResult {
     /// The mistakes that make the checked definition unusable.
     pub mistakes: Vec<String>,
     /// Warnings about settings of the checked definition that are valid but probably unintended.
@@ -30,7 +30,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the host is shutting down.
-    pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
+    pub async fn check(&self, version: DefinitionFile) -> Result<CheckResult, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
         // An exception is checked together with all definitions, because it may refer to stages in any of them. Any
@@ -60,7 +60,7 @@ impl Host {
             for text in mistakes.iter_mut().chain(&mut warnings) {
                 *text = without_place(text, &path).to_owned();
             }
-            Checked { mistakes, warnings }
+            CheckResult { mistakes, warnings }
         })
         .await
     }

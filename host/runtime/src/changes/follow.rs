@@ -10,12 +10,12 @@ use admittance_catalog::ModuleReference;
 use admittance_watch::{Fingerprint, Watch, WatchConfig};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
+use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::FetchScope};
 
 /// How long to wait for a module file that is being written. After that, its stage fails to load.
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
-struct Attempt {
+struct ChangeAttempt {
     /// Whether definitions or module files have changed. Then the part of the new table that needs no server goes live
     /// first. If nothing has changed, a scheduled refresh or a retry is due.
     is_change: bool,
@@ -32,7 +32,7 @@ impl Host {
         // This watch is only for module files, because the stores watch the definitions.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
-        let mut superseded: Option<Attempt> = None;
+        let mut superseded: Option<ChangeAttempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
@@ -48,9 +48,9 @@ impl Host {
                 .writers()
                 .wait_and_list_unfinished(INCOMPLETE_FILE_TIMEOUT)
                 .await;
-            let Attempt { is_change, refresh } = attempt;
+            let ChangeAttempt { is_change, refresh } = attempt;
             let mut result = if is_change {
-                self.follow_once(Servers::none(), &mut watch).await
+                self.follow_once(FetchScope::none(), &mut watch).await
             } else {
                 Ok(Reload::LacksModules)
             };
@@ -60,12 +60,12 @@ impl Host {
                 Ok(Reload::Superseded) | Err(_) => false,
             };
             if needs_servers {
-                let servers = Servers::All(Arc::new(refresh.clone()));
+                let servers = FetchScope::All(Arc::new(refresh.clone()));
                 result = self.follow_once(servers, &mut watch).await;
             }
             match result {
                 Ok(Reload::Superseded) => {
-                    superseded = Some(Attempt {
+                    superseded = Some(ChangeAttempt {
                         is_change: true,
                         refresh,
                     });
@@ -76,7 +76,7 @@ impl Host {
         }
     }
 
-    async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> Attempt {
+    async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> ChangeAttempt {
         let retry = {
             let live = self.0.live.load();
             live.problem.as_ref().and_then(|problem| problem.next)
@@ -88,10 +88,10 @@ impl Host {
             due = schedule.due() => (false, due),
             () = at(retry.map(|(instant, _)| instant)) => (false, std::mem::take(&mut schedule.failed)),
         };
-        Attempt { is_change, refresh }
+        ChangeAttempt { is_change, refresh }
     }
 
-    async fn follow_once(&self, servers: Servers, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
+    async fn follow_once(&self, servers: FetchScope, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
         let before = self.table().revision();
         let had_problem = self.0.live.load().problem.is_some();
         let result = self.reload_with(servers, Some(watch)).await;

@@ -8,19 +8,19 @@ use std::{
 
 use admittance_catalog::ModuleReference;
 use admittance_definitions::{
-    AppliedEffect, Change, ChangeError as InvalidChange, DefinitionFile, DefinitionId, DefinitionSet,
-    FileChange, Mistake, Mistakes, StoreKind, Usable,
+    AppliedEffect, Change, DefinitionFile, DefinitionId, DefinitionSet, FileChange, Mistake, Mistakes,
+    PlanError as InvalidChange, StoreKind, Usable,
 };
 
 use crate::{
     ChangeError, Error,
     changes::stores::Stores,
-    live::source::{Source, blocking, modules_and_warnings},
+    live::source::{TableSource, blocking, modules_and_warnings},
 };
 
 pub(super) type Edit = dyn Fn(&DefinitionSet, &Stores) -> Result<Change, InvalidChange> + Send + Sync;
 
-pub(super) struct Plan {
+pub(super) struct ChangePlan {
     pub(super) version: u64,
     pub(super) change: Change,
     pub(super) usable: Usable,
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     pub(super) pending: Option<Arc<Error>>,
 }
 
-pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
+pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<ChangePlan, ChangeError> {
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
@@ -53,7 +53,7 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
             "the other files keep what is in force until this is corrected: {mistakes}"
         ));
     }
-    Ok(Plan {
+    Ok(ChangePlan {
         version: source.version,
         change,
         usable,
@@ -66,7 +66,7 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
 
 /// Applies the edit to the current definitions. If any file has mistakes, applies it to the versions in force of all
 /// files, because files are used together or not at all. Returns the change with these mistakes.
-async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
+async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);
     let unread = match contents.set() {

@@ -8,7 +8,7 @@ use admittance_watch::Watch;
 use crate::{
     Error, Host, Origin, Table,
     changes::start::entry_of,
-    live::assembly::{Modules, Servers},
+    live::assembly::{FetchScope, Modules},
     live::prepared::PreparedTable,
     live::source::Purpose,
 };
@@ -36,7 +36,7 @@ impl Host {
     /// Returns the errors of [`HostBuilder::build`](crate::HostBuilder::build); the table is unchanged.
     pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
         loop {
-            if let Reload::Live(table) = self.reload_with(Servers::all(), None).await? {
+            if let Reload::Live(table) = self.reload_with(FetchScope::all(), None).await? {
                 return Ok(table);
             }
         }
@@ -46,7 +46,7 @@ impl Host {
     /// if `watch` reports another change.
     pub(crate) async fn reload_with(
         &self,
-        servers: Servers,
+        servers: FetchScope,
         watch: Option<&mut Watch>,
     ) -> Result<Reload, Arc<Error>> {
         let mut rollbacks = self.0.rollbacks.subscribe();
@@ -75,9 +75,9 @@ impl Host {
             (state.source.clone(), read)
         };
         let (origin, is_with_servers) = match &servers {
-            Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
-            Servers::All(_) => (Origin::Files, true),
-            Servers::Of(_) => (Origin::Files, false),
+            FetchScope::All(again) if !again.is_empty() => (Origin::Refreshed, true),
+            FetchScope::All(_) => (Origin::Files, true),
+            FetchScope::Of(_) => (Origin::Files, false),
         };
         let make = async {
             let built = source

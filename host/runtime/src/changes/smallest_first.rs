@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 /// Limits how many items are worked on at a time. The smallest waiting item begins next. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct SmallestFirstLimit(Arc<Mutex<State>>);
+pub(crate) struct SmallestFirstLimit(Arc<Mutex<WaitingState>>);
 
 #[derive(Debug)]
-struct State {
+struct WaitingState {
     limit: usize,
     working: usize,
     waiting: BTreeMap<(usize, u64), oneshot::Sender<WorkPermit>>,
@@ -23,7 +23,7 @@ pub(crate) struct WorkPermit(SmallestFirstLimit);
 
 impl SmallestFirstLimit {
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(WaitingState {
             limit,
             working: 0,
             waiting: BTreeMap::new(),
@@ -77,7 +77,7 @@ impl SmallestFirstLimit {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WaitingState> {
         self.0.lock()
     }
 }

@@ -16,11 +16,11 @@ use crate::{
     host::Inner,
     live::{
         TableProblem, TableSlots,
-        assembly::{MissingModules, Modules, Servers},
+        assembly::{FetchScope, MissingModules, Modules},
         disabled::{DisabledStages, follow_ends},
         exceptions, log_bad,
         prepared::PreparedTables,
-        source::{BuiltTable, Purpose, Source},
+        source::{BuiltTable, Purpose, TableSource},
         state::TableState,
     },
     requests::evaluate::Evaluator,
@@ -30,7 +30,7 @@ use crate::{
 
 impl Host {
     pub(crate) async fn start(
-        mut source: Source,
+        mut source: TableSource,
         mut history: History,
         goes_live_on_request: bool,
     ) -> Result<Self, Error> {
@@ -123,7 +123,7 @@ struct FirstTable {
 
 /// Builds the first table from the definitions. If they cannot be loaded, or a rollback was live when the host stopped,
 /// rebuilds the last live table.
-async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
+async fn first_table(source: &mut TableSource, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();
     let last = history.last();
@@ -140,7 +140,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
     let making = async {
         source
-            .build(read?, Modules::Current(Servers::all()), Purpose::Start)
+            .build(read?, Modules::Current(FetchScope::all()), Purpose::Start)
             .await
     };
     match (making.await, last) {
@@ -200,7 +200,7 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
     Ok(())
 }
 
-pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
+pub(crate) async fn rebuilt(source: &TableSource, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
     // The configuration may have changed since this revision was live, and with it what namespaced chains may use.

@@ -33,7 +33,7 @@ pub(crate) struct Stores {
 }
 
 #[derive(Debug)]
-pub(crate) struct Contents {
+pub(crate) struct StoreContents {
     stores: Vec<Result<StoreContent, StoreError>>,
     /// A cache of parsed definitions, so that each text is parsed only once.
     parsed: DefinitionSet,
@@ -66,9 +66,9 @@ impl Stores {
         }
     }
 
-    pub(crate) async fn read(&self) -> Contents {
+    pub(crate) async fn read(&self) -> StoreContents {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
-        Contents {
+        StoreContents {
             stores: reads.into_iter().map(|read| read.map(sorted)).collect(),
             parsed: self.set(Vec::new()),
         }
@@ -77,7 +77,7 @@ impl Stores {
     /// Reads all stores, but does not record the result as known. If the result differs from the known content,
     /// [`changed`](Self::changed) completes, even if the caller is dropped meanwhile: after this read, the store itself
     /// no longer reports the change.
-    pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
+    pub(crate) async fn peek(self: &Arc<Self>) -> Result<StoreContents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
             let contents = stores.read().await;
@@ -144,7 +144,7 @@ impl Stores {
         select_all(changes).await;
     }
 
-    pub(crate) fn set_known(&self, contents: &Contents) {
+    pub(crate) fn set_known(&self, contents: &StoreContents) {
         let mut known = self.known.lock();
         *known = contents.after(&known);
     }
@@ -173,7 +173,7 @@ impl Stores {
     }
 
     /// Returns the definitions that were read. For a store that could not be read, returns its last known definitions.
-    pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
+    pub(crate) fn set_after_reading(&self, contents: &StoreContents) -> DefinitionSet {
         contents
             .parsed
             .with_contents(files_of(contents.after(&self.known())))
@@ -190,7 +190,7 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
     files.into()
 }
 
-impl Contents {
+impl StoreContents {
     /// Returns the snapshots after this read. For a store that could not be read, the known content is kept.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Error, Host, Table,
     changes::start::modules_of,
-    live::assembly::{Assembled, MissingModules},
+    live::assembly::{AssembledTable, MissingModules},
     live::exceptions::LiveException,
     live::plugins::LiveModules,
     live::source::blocking,
@@ -48,7 +48,7 @@ impl Host {
         let assembler = &self.0.evaluator.assembler;
         let none = LiveModules::default();
         let assembled = assembler.assemble(definitions, modules_of(&live.entry), &none, MissingModules::All);
-        let Assembled { chains, plugins, .. } = assembled.await?;
+        let AssembledTable { chains, plugins, .. } = assembled.await?;
         let native = source.chains.iter().map(|chain| assembler.native(chain));
         let table = Table {
             revision: live.entry.revision().number,

@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 
 use super::{
     ChainRates, DecidedRequest, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord,
-    DecisionVerdict, DecisionsConfig, packed::LogEntry, rates, ring::Memory, write,
+    DecisionVerdict, DecisionsConfig, packed::PackedLogLine, rates, ring::RingMemory, write,
 };
-use crate::{Moment, Redaction, decisions::observer::Observed};
+use crate::{Moment, Redaction, decisions::observer::ObservedDecision};
 
 /// How long a follower waits for further decisions after the first one, so that requests do not have to wake it often.
 const GATHERING: Duration = Duration::from_millis(20);
@@ -28,7 +28,7 @@ const GATHERING: Duration = Duration::from_millis(20);
 pub struct DecisionLog(Arc<Inner>);
 
 struct Inner {
-    memory: Memory,
+    memory: RingMemory,
     redact: Arc<[Redaction]>,
     is_awaited: AtomicBool,
     arrived: Notify,
@@ -71,7 +71,7 @@ impl DecisionLog {
             ..DecisionsConfig::default()
         });
         Self(Arc::new(Inner {
-            memory: Memory::new(config.count, config.bytes),
+            memory: RingMemory::new(config.count, config.bytes),
             redact: config.redact.into(),
             is_awaited: AtomicBool::new(false),
             arrived: Notify::new(),
@@ -82,7 +82,7 @@ impl DecisionLog {
         self.0.memory.is_on()
     }
 
-    pub(crate) fn add(&self, observed: &Observed<'_>) {
+    pub(crate) fn add(&self, observed: &ObservedDecision<'_>) {
         let Inner {
             memory,
             is_awaited,
@@ -179,7 +179,7 @@ impl DecisionLog {
         self.0.memory.ring().oldest()
     }
 
-    fn logged(&self, entry: LogEntry) -> Option<LoggedDecision> {
+    fn logged(&self, entry: PackedLogLine) -> Option<LoggedDecision> {
         Some(LoggedDecision {
             id: entry.id,
             bytes: entry.size,
@@ -199,7 +199,7 @@ impl DecisionLog {
 
     /// Returns the entries of the log with ids smaller than `before`, the newest first. Skips entries that are removed
     /// from the log while they are read.
-    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = LogEntry> {
+    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedLogLine> {
         let mut end = {
             let ring = self.0.memory.ring();
             let index = before.map_or(ring.len(), |id| ring.index_of(id));
@@ -251,7 +251,7 @@ impl Follower {
         }
     }
 
-    fn take(&mut self) -> (u64, Vec<LogEntry>) {
+    fn take(&mut self) -> (u64, Vec<PackedLogLine>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();
         let missed = ring.gone.saturating_sub(self.position);

@@ -24,7 +24,7 @@ pub(crate) struct Observer {
     pub(crate) metrics: RequestMetrics,
 }
 
-pub(crate) struct Observed<'a> {
+pub(crate) struct ObservedDecision<'a> {
     /// The request as it was before the chains changed it.
     pub(crate) request: Request,
     pub(crate) selection: &'a Selection,
@@ -35,7 +35,12 @@ pub(crate) struct Observed<'a> {
 }
 
 impl Observer {
-    pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>, recorders: Vec<Arc<Recorder>>) {
+    pub(crate) fn observe(
+        &self,
+        table: &Table,
+        observed: ObservedDecision<'_>,
+        recorders: Vec<Arc<Recorder>>,
+    ) {
         let outcome = observed.outcome;
         let verdict = DecisionVerdict::from_outcome(outcome);
         self.metrics.record(verdict, outcome, observed.duration);
@@ -55,7 +60,7 @@ impl Observer {
     }
 }
 
-impl Observed<'_> {
+impl ObservedDecision<'_> {
     pub(crate) fn decided(self) -> DecidedRequest {
         let mut request = self.request;
         let recorded = request

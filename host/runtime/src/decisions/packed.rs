@@ -4,26 +4,26 @@
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Decision, Denial, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields, Mode, Object,
-    Operation, Outcome, Patch, Phase, RefusalCause, Request, Requested, Scope, Selection, SkipReason,
-    Spelling, StageResult, TraceContext, TraceRow, Uid, UserInfo,
+    Decision, Denial, EnforcedSpelling, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields,
+    Mode, Object, Operation, Outcome, Patch, Phase, RefusalCause, Request, RequestedKind, Scope, Selection,
+    SkipReason, StageResult, TraceContext, TraceRow, Uid, UserInfo,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{DecidedRequest, DecisionVerdict, ObjectTexts};
-use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secret};
+use crate::{Moment, decisions::observer::ObservedDecision, decisions::recording::is_secret};
 
 #[derive(Debug)]
-pub(super) struct LogEntry {
+pub(super) struct PackedLogLine {
     pub(super) id: u64,
     /// The memory that the decision takes in the log, in bytes.
     pub(super) size: usize,
     pub(super) packed: Box<[u8]>,
-    pub(super) unpacked: Unpacked,
+    pub(super) unpacked: UnpackedParts,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Unpacked {
+pub(super) struct UnpackedParts {
     pub(super) at: Moment,
     /// The outcome without the resulting object; `None` if `packed` contains the whole outcome.
     outcome: Option<Arc<Outcome>>,
@@ -32,17 +32,17 @@ pub(super) struct Unpacked {
 
 /// Those properties of a request that all requests of a front end have in common. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
+pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, EnforcedSpelling)>>);
 
 /// The serialized part of a decision. Reading it copies no strings, so filters and the log can read it quickly.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Packed<'a> {
+pub(super) struct PackedPart<'a> {
     pub(super) uid: &'a str,
     operation: Operation,
     kind: Cow<'a, GroupVersionKind>,
     resource: Cow<'a, GroupVersionResource>,
     subresource: Option<&'a str>,
-    requested: Option<Cow<'a, Requested>>,
+    requested: Option<Cow<'a, RequestedKind>>,
     name: &'a str,
     pub(super) namespace: Option<&'a str>,
     pub(super) user: &'a str,
@@ -51,18 +51,18 @@ pub(super) struct Packed<'a> {
     extra: Vec<(&'a str, Vec<&'a str>)>,
     dry_run: bool,
     #[serde(borrow)]
-    objects: Option<Objects<'a>>,
+    objects: Option<PackedObjects<'a>>,
     phase: Option<(Phase, Scope)>,
     chain: Option<&'a str>,
     trace: Option<(Cow<'a, str>, Option<&'a str>)>,
     pub(super) verdict: DecisionVerdict,
     revision: u64,
     duration: Duration,
-    rows: Vec<Row<'a>>,
+    rows: Vec<PackedRow<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Objects<'a> {
+struct PackedObjects<'a> {
     object: Option<&'a str>,
     old_object: Option<&'a str>,
     options: Option<&'a str>,
@@ -70,7 +70,7 @@ struct Objects<'a> {
 
 /// The packed form of a trace row, for a stage that allowed the request or was not called.
 #[derive(Serialize, Deserialize)]
-struct Row<'a> {
+struct PackedRow<'a> {
     chain: &'a str,
     phase: Phase,
     stage: &'a str,
@@ -90,7 +90,7 @@ enum PassiveResult {
     Allowed,
 }
 
-impl<'a> Row<'a> {
+impl<'a> PackedRow<'a> {
     /// Packs a trace row; returns `None` if its stage changed or denied the request, failed, or wrote log lines.
     fn pack(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
@@ -133,7 +133,7 @@ impl<'a> Row<'a> {
 
 /// Returns the packed trace rows of an outcome that allows the request without a patch, warnings or audit annotations;
 /// `None` for any other outcome.
-fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
+fn rows(outcome: &Outcome) -> Option<Vec<PackedRow<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
         && outcome.warnings.is_empty()
@@ -141,12 +141,12 @@ fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
     outcome
         .trace
         .iter()
-        .map(Row::pack)
+        .map(PackedRow::pack)
         .collect::<Option<_>>()
         .filter(|_| is_plain)
 }
 
-impl<'a> Objects<'a> {
+impl<'a> PackedObjects<'a> {
     fn from_request(request: &'a Request) -> Self {
         let text = |object: &'a Option<Object>| object.as_ref().map(Object::text);
         Self {
@@ -162,8 +162,12 @@ impl<'a> Objects<'a> {
     }
 }
 
-impl<'a> Packed<'a> {
-    fn new(observed: &'a Observed<'_>, objects: Option<Objects<'a>>, rows: Vec<Row<'a>>) -> Self {
+impl<'a> PackedPart<'a> {
+    fn new(
+        observed: &'a ObservedDecision<'_>,
+        objects: Option<PackedObjects<'a>>,
+        rows: Vec<PackedRow<'a>>,
+    ) -> Self {
         let request = &observed.request;
         let (phase, chain) = match observed.selection {
             Selection::All => (None, None),
@@ -265,25 +269,25 @@ impl RequestOrigin {
     }
 }
 
-impl Unpacked {
+impl UnpackedParts {
     /// Appends the packed part of a decision to `bytes`, and returns the unpacked part. Leaves out the content of
     /// Secrets, and objects that are larger than `most` bytes together. `origin` contains the common properties of the
     /// previous request.
     pub(super) fn pack(
-        observed: &Observed<'_>,
+        observed: &ObservedDecision<'_>,
         most: usize,
         origin: &mut RequestOrigin,
         bytes: &mut Vec<u8>,
     ) -> Self {
-        let Observed { request, outcome, .. } = observed;
+        let ObservedDecision { request, outcome, .. } = observed;
         let is_secret = is_secret(request);
-        let objects = Objects::from_request(request);
+        let objects = PackedObjects::from_request(request);
         let objects = (!is_secret && objects.bytes() <= most).then_some(objects);
         let rows = rows(outcome);
         let whole = rows
             .is_none()
             .then(|| Arc::new(without_objects(outcome, is_secret)));
-        let packed = Packed::new(observed, objects, rows.unwrap_or_default());
+        let packed = PackedPart::new(observed, objects, rows.unwrap_or_default());
         // Serializing fails only if the buffer is full, which cannot happen because this buffer grows.
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
         origin.update(request);
@@ -300,9 +304,9 @@ impl Unpacked {
     }
 }
 
-impl LogEntry {
+impl PackedLogLine {
     /// Reads the packed part of the decision. Never returns `None`, because [`Unpacked::pack`] wrote the bytes.
-    pub(super) fn read(&self) -> Option<Packed<'_>> {
+    pub(super) fn read(&self) -> Option<PackedPart<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
 
@@ -313,10 +317,10 @@ impl LogEntry {
         self.unpacked.size() + self.packed.len().saturating_sub(objects)
     }
 
-    pub(super) fn rows(&self, packed: &Packed<'_>) -> Vec<TraceRow> {
+    pub(super) fn rows(&self, packed: &PackedPart<'_>) -> Vec<TraceRow> {
         match &self.unpacked.outcome {
             Some(outcome) => outcome.trace.clone(),
-            None => packed.rows.iter().map(Row::unpack).collect(),
+            None => packed.rows.iter().map(PackedRow::unpack).collect(),
         }
     }
 
@@ -443,7 +447,7 @@ fn size_of_denial(denial: &Denial) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use admittance_admission::Refusal;
+    use admittance_admission::RequestRefusal;
 
     use super::*;
 
@@ -456,7 +460,7 @@ mod tests {
         let kind = GroupVersionKind::from_api_version("apps/v1", "Deployment");
         let mut request = Request::new(Operation::Update, kind.clone(), kind.guess_resource());
         request.subresource = Some("scale".to_owned());
-        request.requested = Some(Box::new(Requested {
+        request.requested = Some(Box::new(RequestedKind {
             kind: GroupVersionKind::from_api_version("extensions/v1beta1", "Deployment"),
             resource: kind.guess_resource(),
             subresource: Some("scale".to_owned()),
@@ -501,7 +505,7 @@ mod tests {
         plain.trace = rows;
         let mut warned = plain.clone();
         warned.warnings.push("careful".to_owned());
-        let refusal = Refusal {
+        let refusal = RequestRefusal {
             chain: "chain".into(),
             stage: "stage".into(),
             cause: RefusalCause::DeadlinePassed,
@@ -515,7 +519,7 @@ mod tests {
             ] {
                 let request = request();
                 outcome.uid = request.uid.clone();
-                let observed = Observed {
+                let observed = ObservedDecision {
                     request,
                     selection: &selection,
                     outcome: &outcome,
@@ -524,10 +528,10 @@ mod tests {
                     revision: 7,
                 };
                 let (mut origin, mut bytes) = (RequestOrigin::default(), Vec::new());
-                let kept = LogEntry {
+                let kept = PackedLogLine {
                     id: 1,
                     size: 0,
-                    unpacked: Unpacked::pack(&observed, 1 << 20, &mut origin, &mut bytes),
+                    unpacked: UnpackedParts::pack(&observed, 1 << 20, &mut origin, &mut bytes),
                     packed: bytes.into(),
                 }
                 .unpack()

@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, TraceRow};
 
-use super::{ChainRates, packed::LogEntry};
+use super::{ChainRates, packed::PackedLogLine};
 
 /// The number of equal parts into which the time range is divided. Each part has rates of its own.
 const PARTS: usize = 12;
@@ -27,7 +27,7 @@ struct ChainCounts {
 /// Returns the rates of each chain from these decisions, which are sorted from the newest to the oldest. If `is_cut`,
 /// the log does not reach back for all of `within`, so the rates cover the time since the oldest decision.
 pub(super) fn chain_rates(
-    decisions: impl Iterator<Item = LogEntry>,
+    decisions: impl Iterator<Item = PackedLogLine>,
     within: Duration,
     now: SystemTime,
     is_cut: bool,

@@ -85,7 +85,7 @@ const MOST_WAITING: usize = 256;
 
 /// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
-pub struct Recording {
+pub struct RequestRecording {
     requests: mpsc::Receiver<Arc<DecidedRequest>>,
     recorder: Arc<Recorder>,
     recorders: Weak<Recorders>,
@@ -105,7 +105,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
 impl Recorders {
-    pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> Recording {
+    pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> RequestRecording {
         let (sender, requests) = mpsc::channel(MOST_WAITING);
         let recorder = Arc::new(Recorder {
             share: config.share,
@@ -115,7 +115,7 @@ impl Recorders {
         });
         self.0
             .rcu(|recorders| [recorders.as_slice(), std::slice::from_ref(&recorder)].concat());
-        Recording {
+        RequestRecording {
             requests,
             recorder,
             recorders: Arc::downgrade(self),
@@ -148,14 +148,14 @@ impl Recorder {
     }
 }
 
-impl Recording {
+impl RequestRecording {
     /// Returns the number of requests that are missing in the recording because they were not read fast enough.
     pub fn missed(&self) -> u64 {
         self.recorder.missed.load(Ordering::Relaxed)
     }
 }
 
-impl Stream for Recording {
+impl Stream for RequestRecording {
     type Item = RecordedRequest;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -170,7 +170,7 @@ impl Stream for Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for RequestRecording {
     fn drop(&mut self) {
         if let Some(recorders) = self.recorders.upgrade() {
             recorders.0.rcu(|recorders| {

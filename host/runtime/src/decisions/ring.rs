@@ -14,8 +14,8 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::packed::{LogEntry, RequestOrigin, Unpacked};
-use crate::decisions::observer::Observed;
+use super::packed::{PackedLogLine, RequestOrigin, UnpackedParts};
+use crate::decisions::observer::ObservedDecision;
 
 /// The maximum number of decisions that a thread collects before they are moved to the ring.
 const COLLECTED: usize = 16;
@@ -27,29 +27,29 @@ const COPIED: usize = 256;
 /// The maximum size of the decisions that a reader copies while it locks the ring, in bytes.
 const COPIED_BYTES: usize = 1 << 20;
 
-pub(super) struct Memory {
+pub(super) struct RingMemory {
     count: usize,
     bytes: usize,
     collections: Box<[Collection]>,
-    ring: Mutex<Ring>,
+    ring: Mutex<DecisionRing>,
 }
 
 /// The decisions that one thread has collected. The alignment keeps them apart from the cache lines of other threads.
 #[derive(Default)]
 #[repr(align(128))]
-struct Collection(Mutex<Collected>);
+struct Collection(Mutex<CollectedDecisions>);
 
 #[derive(Default)]
-struct Collected {
+struct CollectedDecisions {
     bytes: Vec<u8>,
-    decisions: Vec<(Unpacked, Range<usize>)>,
+    decisions: Vec<(UnpackedParts, Range<usize>)>,
     origin: RequestOrigin,
 }
 
 #[derive(Default)]
-pub(super) struct Ring {
+pub(super) struct DecisionRing {
     bytes: VecDeque<u8>,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<RingSlot>,
     /// The memory that all decisions in the ring take, in bytes.
     pub(super) size: usize,
     /// The number of decisions that were removed from the ring since the start. It is the position of the first slot if
@@ -58,12 +58,12 @@ pub(super) struct Ring {
     last: u64,
 }
 
-struct Slot {
+struct RingSlot {
     id: u64,
     /// The number of bytes of the decision in [`Ring::bytes`], where the decisions of the slots follow each other.
     length: usize,
     size: usize,
-    unpacked: Unpacked,
+    unpacked: UnpackedParts,
 }
 
 fn thread_index() -> usize {
@@ -74,7 +74,7 @@ fn thread_index() -> usize {
     INDEX.with(|index| *index)
 }
 
-impl Memory {
+impl RingMemory {
     pub(super) fn new(count: usize, bytes: usize) -> Self {
         let threads = available_parallelism().map_or(1, usize::from);
         Self {
@@ -89,20 +89,20 @@ impl Memory {
         self.count > 0
     }
 
-    pub(super) fn add(&self, observed: &Observed<'_>) {
+    pub(super) fn add(&self, observed: &ObservedDecision<'_>) {
         let index = thread_index() % self.collections.len();
         let Some(Collection(collected)) = self.collections.get(index) else {
             return;
         };
         let is_full = {
-            let Collected {
+            let CollectedDecisions {
                 bytes,
                 decisions,
                 origin,
             } = &mut *collected.lock();
             let start = bytes.len();
             // The size limit for the objects prevents a single decision from displacing all others.
-            let unpacked = Unpacked::pack(observed, self.bytes / 16, origin, bytes);
+            let unpacked = UnpackedParts::pack(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
         };
@@ -112,7 +112,7 @@ impl Memory {
     }
 
     /// Moves the decisions that the threads have collected to the ring, and returns the locked ring.
-    pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
+    pub(super) fn ring(&self) -> MutexGuard<'_, DecisionRing> {
         let mut ring = self.ring.lock();
         let mut collections: Vec<_> = self.collections.iter().map(|own| own.0.lock()).collect();
         let mut decisions = Vec::new();
@@ -133,9 +133,9 @@ impl Memory {
     }
 }
 
-impl Ring {
-    fn push(&mut self, count: usize, bytes: usize, unpacked: Unpacked, packed: &[u8]) {
-        let size = size_of::<Slot>() + packed.len() + unpacked.size();
+impl DecisionRing {
+    fn push(&mut self, count: usize, bytes: usize, unpacked: UnpackedParts, packed: &[u8]) {
+        let size = size_of::<RingSlot>() + packed.len() + unpacked.size();
         // Allocators round sizes up, which adds about an eighth.
         let size = size + size / 8;
         if size > bytes {
@@ -159,7 +159,7 @@ impl Ring {
         self.size += size;
         // The id is derived from the time, so that ids keep growing after a restart.
         self.last = unpacked.at.as_micros().max(self.last + 1);
-        self.slots.push_back(Slot {
+        self.slots.push_back(RingSlot {
             id: self.last,
             length: packed.len(),
             size,
@@ -189,12 +189,12 @@ impl Ring {
         start..start + copied_together(from)
     }
 
-    pub(super) fn entries(&self, range: Range<usize>) -> Vec<LogEntry> {
+    pub(super) fn entries(&self, range: Range<usize>) -> Vec<PackedLogLine> {
         let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
         let entries = self.slots.range(range).map(|slot| {
             let bytes = self.bytes.range(start..start + slot.length);
             start += slot.length;
-            LogEntry {
+            PackedLogLine {
                 id: slot.id,
                 size: slot.size,
                 packed: bytes.copied().collect(),
@@ -207,7 +207,7 @@ impl Ring {
 
 /// Returns how many slots a reader may copy while it locks the ring: as many as the limits allow, but at least one if
 /// there are any.
-fn copied_together<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
+fn copied_together<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
     let mut bytes = 0;
     let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {
         bytes += slot.length;

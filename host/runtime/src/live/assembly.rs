@@ -27,17 +27,17 @@ use tokio::{
 use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
     changes::smallest_first::SmallestFirstLimit,
-    live::plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
+    live::plugins::{LiveModules, LivePlugin, LoadedPlugin, Order, Plugins, Progress, SharedPreparation},
     live::stage::{LiveChain, LiveStage},
     rollout::candidate::{HookWithCandidate, TrialIdentity, Trials},
     status::statistics::Statistics,
 };
 
 #[derive(Debug, Default)]
-pub(crate) struct Assembled {
+pub(crate) struct AssembledTable {
     pub(crate) chains: Vec<Arc<LiveChain>>,
     /// All plugins of the table's stages, including the plugins of candidates.
-    pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
+    pub(crate) plugins: Vec<(RevisionModule, Arc<LivePlugin>)>,
     /// The errors that did not prevent the table from being built. Each is listed with what is served instead of the
     /// definition of its stage.
     pub(crate) tolerated: Vec<(StageError, Served)>,
@@ -46,7 +46,7 @@ pub(crate) struct Assembled {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
-    Current(Servers),
+    Current(FetchScope),
     /// The digests of the modules that an earlier revision used. Each key consists of `PHASE:CHAIN/STAGE`, and of
     /// whether the stage's candidate used the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
@@ -54,14 +54,14 @@ pub(crate) enum Modules {
 
 /// The modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
-pub(crate) enum Servers {
+pub(crate) enum FetchScope {
     /// All modules that are not in the store, and the modules in this set even if they are in the store.
     All(Arc<HashSet<ModuleReference>>),
     /// Those modules in this set that are not in the store.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
-impl Servers {
+impl FetchScope {
     pub(crate) fn all() -> Self {
         Self::All(Arc::default())
     }
@@ -135,12 +135,12 @@ impl Assembler {
         modules: Modules,
         live: &LiveModules,
         may_fail: MissingModules<'_>,
-    ) -> Result<Assembled, Error> {
+    ) -> Result<AssembledTable, Error> {
         let mut loaded = self
             .load_plugins(&definitions, modules, live, may_fail)
             .await?
             .into_iter();
-        let mut assembled = Assembled::default();
+        let mut assembled = AssembledTable::default();
         for definition in definitions {
             let name: Arc<str> = definition.name.into();
             let stage = |stage: StageDefinition| {
@@ -178,7 +178,7 @@ impl Assembler {
         chain: &Arc<str>,
         stage: StageDefinition,
         plugins: Vec<OrderedPlugin>,
-        assembled: &mut Assembled,
+        assembled: &mut AssembledTable,
     ) -> Option<LiveStage> {
         let before = assembled.errors.len();
         let found: Vec<_> = plugins
@@ -238,8 +238,8 @@ impl Assembler {
 
     fn shadowed(
         &self,
-        plugin: &Loaded,
-        candidate: &Loaded,
+        plugin: &LivePlugin,
+        candidate: &LivePlugin,
         definition: &CandidateDefinition,
         address: &str,
         timeout: Duration,
@@ -290,7 +290,7 @@ impl Assembler {
         if self.compilers.limit() <= WORKERS_IN_BACKGROUND {
             sandbox.prepare_in_background();
         }
-        let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
+        let mut preparations: HashMap<_, Arc<SharedPreparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
         // All stages share a resolver, so that they get the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
@@ -329,7 +329,7 @@ impl Assembler {
 }
 
 /// A stage's plugin; or, if its module cannot be fetched now, the hook that takes the plugin's place.
-type PluginOrReason = Result<Arc<Loaded>, Unavailable>;
+type PluginOrReason = Result<Arc<LivePlugin>, Unavailable>;
 
 fn prepared(plugin: PluginOrReason) -> PreparedHook {
     match plugin {
@@ -352,7 +352,7 @@ struct OrderedPlugin {
 }
 
 impl OrderedPlugin {
-    fn add_to(self, assembled: &mut Assembled) -> Option<PluginOrReason> {
+    fn add_to(self, assembled: &mut AssembledTable) -> Option<PluginOrReason> {
         let order = self.order;
         let error = |cause| {
             let is_of_module = matches!(cause, StageErrorCause::Module(_));

@@ -48,7 +48,7 @@ pub struct DisabledStage {
 
 /// The options for disabling a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disabling {
+pub struct DisableOptions {
     /// Whether the disabled stage is called as in mode `Audit`. If not, it is not called at all.
     pub audit: bool,
     /// How long the stage is disabled, from 1 s to 24 h.
@@ -113,7 +113,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the live table has no such stage, or several, or if the duration or the reason is invalid.
-    pub async fn disable(&self, stage: &StageId, how: Disabling) -> Result<Switched, DisableError> {
+    pub async fn disable(&self, stage: &StageId, how: DisableOptions) -> Result<Switched, DisableError> {
         let reason = how.reason.trim().to_owned();
         if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
             return Err(DisableError::Invalid(format!(

@@ -7,7 +7,7 @@ use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
 
 use crate::{
     RevisionModule,
-    live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
+    live::{assembly::AssembledTable, plugins::LivePlugin, stage::LiveChain},
 };
 
 /// Returns the digest of the definitions' texts, which does not depend on their order. For a definition in a shared
@@ -28,9 +28,9 @@ pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
 /// Returns the content hash of a table. It depends on the definitions, on the order of the chains, and on the module
 /// and the settings of each plugin. It does not depend on what differs between replicas: configuration, revision
 /// numbers, times, paths and disabled stages.
-pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
+pub(crate) fn of_table(definitions: Digest, assembled: &AssembledTable) -> Digest {
     let chain = |chain: &Arc<LiveChain>| format!("{}:{}", chain.phase, chain.name);
-    let plugin = |(module, plugin): &(RevisionModule, Arc<Loaded>)| {
+    let plugin = |(module, plugin): &(RevisionModule, Arc<LivePlugin>)| {
         let RevisionModule {
             stage,
             candidate,

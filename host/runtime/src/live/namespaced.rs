@@ -1,7 +1,7 @@
 //! Limits what namespaced chains may use.
 
 use admittance_admission::{ClusterKind, Grants, WebhookTarget, keywords};
-use admittance_catalog::signature::{Source, SourcePattern};
+use admittance_catalog::signature::{ReferenceSource, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
 /// The modules, webhooks and grants that namespaced chains in stores may use besides expressions. A user who can write
@@ -103,7 +103,7 @@ impl NamespacedChains {
         for (part, plugin) in stage.plugins() {
             let place = part.path;
             // A plugin is not allowed if its source cannot be parsed.
-            let source = Source::from_reference(&plugin.source).ok();
+            let source = ReferenceSource::from_reference(&plugin.source).ok();
             let is_allowed =
                 source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));
             if !is_allowed {

@@ -9,9 +9,9 @@ use std::{
 };
 
 use admittance_admission::{ClusterKind, Phase};
-use admittance_catalog::{CompiledKey, Digest, FetchProgress, Module, ModuleReference, Resolver};
+use admittance_catalog::{CompiledKey, Digest, FetchProgress, Module, ModuleReference, ReferenceResolver};
 use admittance_definitions::{ChainDefinition, Location, PluginDefinition, PluginPart, PreparedHook};
-use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Sandbox};
+use admittance_sandbox::{CallLimits, ConfigurationTime, Plugin, PluginConfig, Sandbox};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -50,7 +50,7 @@ pub enum Progress {
         size: usize,
     },
     /// A plugin has been loaded.
-    Loaded(Arc<Loaded>),
+    Loaded(Arc<LivePlugin>),
     /// A plugin need not be loaded, because it is in memory.
     Kept,
     /// A plugin cannot be loaded. The rest are loaded nevertheless, so that all errors can be reported together.
@@ -60,7 +60,7 @@ pub enum Progress {
 /// A loaded plugin. It lives as long as any table that contains it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LivePlugin {
     /// The name of the chain that needed the plugin first.
     pub chain: Arc<str>,
     /// The phase of the chain that needed the plugin first.
@@ -79,7 +79,7 @@ pub struct Loaded {
     compiled: CompiledKey,
 }
 
-impl Loaded {
+impl LivePlugin {
     pub(crate) fn in_store(&self) -> (Option<Digest>, CompiledKey) {
         (self.status.digest.parse().ok(), self.compiled)
     }
@@ -129,9 +129,9 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn new(chain: &ChainDefinition, part: PluginPart<'_>, plugin: &PluginDefinition) -> Self {
-        let mut limits = Limits {
+        let mut limits = CallLimits {
             time: part.timeout,
-            ..Limits::default()
+            ..CallLimits::default()
         };
         if let Some(memory) = plugin.memory {
             limits.memory = memory;
@@ -164,7 +164,7 @@ impl Order {
         )
     }
 
-    fn key(&self, module: Digest) -> Key {
+    fn key(&self, module: Digest) -> PluginKey {
         (
             module.to_string(),
             self.settings.clone(),
@@ -183,26 +183,26 @@ pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 /// A module and its prepared plugin, which are shared by the stages with the same module and settings. Lives while a
 /// table is built.
 #[derive(Default)]
-pub(crate) struct Preparation {
+pub(crate) struct SharedPreparation {
     module: OnceCell<Module>,
     plugin: OnceCell<(Arc<Plugin>, bool)>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
+pub(crate) struct Plugins(Mutex<HashMap<PluginKey, Vec<Weak<LivePlugin>>>>);
 
 /// The key of a loaded plugin: the digest of its module, its settings, and the name of its stage.
-type Key = (String, String, String);
+type PluginKey = (String, String, String);
 
 pub(crate) struct LoadedPlugin {
-    pub(crate) plugin: Arc<Loaded>,
+    pub(crate) plugin: Arc<LivePlugin>,
     pub(crate) is_new: bool,
     /// If the plugin of the live table is used because the current one could not be loaded: the reason for that.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
 impl LoadedPlugin {
-    fn kept(plugin: Arc<Loaded>, fallback_cause: Option<StageErrorCause>) -> Self {
+    fn kept(plugin: Arc<LivePlugin>, fallback_cause: Option<StageErrorCause>) -> Self {
         Self {
             plugin,
             is_new: false,
@@ -216,10 +216,10 @@ impl Plugins {
         &self,
         assembler: &Assembler,
         sandbox: &Sandbox,
-        resolver: &Resolver,
+        resolver: &ReferenceResolver,
         order: &Order,
         modules: &Modules,
-        preparation: &Preparation,
+        preparation: &SharedPreparation,
     ) -> Result<LoadedPlugin, StageErrorCause> {
         let started = Instant::now();
         let module = preparation
@@ -253,8 +253,8 @@ impl Plugins {
             digest: module.digest().to_string(),
             signature: module.verified().to_string(),
             configured_per_call: match plugin.configured() {
-                Configured::Snapshot => None,
-                Configured::PerCall { reason } => Some(reason.clone()),
+                ConfigurationTime::Snapshot => None,
+                ConfigurationTime::PerCall { reason } => Some(reason.clone()),
             },
             cluster: order
                 .config
@@ -265,7 +265,7 @@ impl Plugins {
                 .collect(),
             from_store: *from_store,
         };
-        let loaded = Loaded {
+        let loaded = LivePlugin {
             chain: order.chain.clone(),
             phase: order.phase,
             stage: order.stage.clone(),
@@ -297,7 +297,7 @@ impl Plugins {
         }
     }
 
-    fn find(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
+    fn find(&self, module: &Module, order: &Order) -> Option<Arc<LivePlugin>> {
         let source = order.reference.to_string();
         find(&self.0.lock(), &order.key(module.digest()), |loaded| {
             loaded.config == order.config
@@ -306,19 +306,19 @@ impl Plugins {
         })
     }
 
-    fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
+    fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<LivePlugin>> {
         let digest = module.digest().to_string();
         let plugins = self.0.lock();
-        let of_module = |(key, _): &(&Key, _)| key.0 == digest && key.1 == order.settings;
+        let of_module = |(key, _): &(&PluginKey, _)| key.0 == digest && key.1 == order.settings;
         let mut loaded = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
         loaded.find_map(|loaded| {
-            let memory = |loaded: &Arc<Loaded>| loaded.config.limits.memory == order.config.limits.memory;
+            let memory = |loaded: &Arc<LivePlugin>| loaded.config.limits.memory == order.config.limits.memory;
             loaded.upgrade().filter(memory)
         })
     }
 
     /// Finds the plugin in the live table that has the same source and configuration.
-    fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
+    fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<LivePlugin>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
         if order.pinned.is_some_and(|pinned| pinned != digest) {
@@ -329,7 +329,7 @@ impl Plugins {
         })
     }
 
-    fn keep(&self, new: Loaded) -> LoadedPlugin {
+    fn keep(&self, new: LivePlugin) -> LoadedPlugin {
         let mut plugins = self.0.lock();
         if plugins.len() == plugins.capacity() {
             plugins.retain(|_, loaded| {
@@ -342,7 +342,7 @@ impl Plugins {
             new.settings.clone(),
             new.config.name.clone(),
         );
-        let same = |loaded: &Arc<Loaded>| {
+        let same = |loaded: &Arc<LivePlugin>| {
             loaded.config == new.config
                 && loaded.status.source == new.status.source
                 && loaded.status.signature == new.status.signature
@@ -362,15 +362,15 @@ impl Plugins {
     /// Returns the number of plugins in memory. It includes plugins of tables that only requests in flight use.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
-        let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;
+        let live = |loaded: &&Weak<LivePlugin>| loaded.strong_count() > 0;
         plugins.values().flatten().filter(live).count()
     }
 }
 
 fn find(
-    plugins: &HashMap<Key, Vec<Weak<Loaded>>>,
-    key: &Key,
-    condition: impl Fn(&Arc<Loaded>) -> bool,
-) -> Option<Arc<Loaded>> {
+    plugins: &HashMap<PluginKey, Vec<Weak<LivePlugin>>>,
+    key: &PluginKey,
+    condition: impl Fn(&Arc<LivePlugin>) -> bool,
+) -> Option<Arc<LivePlugin>> {
     plugins.get(key)?.iter().filter_map(Weak::upgrade).find(condition)
 }

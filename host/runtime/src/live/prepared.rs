@@ -6,8 +6,8 @@ use admittance_admission::{Digest, Moment};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use crate::{
-    Host, Table, history::HistoryEntry, live::TableProblem, live::plugins::Loaded, live::source::BuiltTable,
-    live::state::TableState,
+    Host, Table, history::HistoryEntry, live::TableProblem, live::plugins::LivePlugin,
+    live::source::BuiltTable, live::state::TableState,
 };
 
 /// How long a request to change definitions waits for the change to go live before it returns.
@@ -39,7 +39,7 @@ impl PreparedTables {
         self.newest.as_ref().map(|table| &*table.entry)
     }
 
-    pub(crate) fn plugins(&self) -> impl Iterator<Item = &Arc<Loaded>> {
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = &Arc<LivePlugin>> {
         let tables = self.newest.iter().chain(&self.earlier);
         tables.flat_map(|table| &table.built.plugins)
     }
@@ -71,7 +71,7 @@ pub(crate) struct PreparedHashes {
 /// The tables that a host could serve at once, by their content hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Prepared {
+pub struct TablesByHash {
     /// The content hash of the live table.
     pub live: Digest,
     /// The content hash of the newest table, which waits to go live. If no table waits, the hash of the live table.
@@ -84,9 +84,9 @@ pub struct Prepared {
 
 impl Host {
     /// Returns the tables that [`go_live_with`](Self::go_live_with) can make live at once.
-    pub fn prepared(&self) -> Prepared {
+    pub fn prepared(&self) -> TablesByHash {
         let (hash, live) = (self.hash(), self.0.live.load());
-        Prepared {
+        TablesByHash {
             live: hash,
             newest: live.prepared.newest.unwrap_or(hash),
             earlier: live.prepared.earlier,

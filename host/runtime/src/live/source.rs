@@ -19,19 +19,19 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Error, Moment, NamespacedChains, RevisionFile, RevisionModule, StageError,
-    changes::stores::{Contents, Stores},
+    changes::stores::{StoreContents, Stores},
     decisions::observer::Observer,
     history::HistoryEntry,
-    live::assembly::{Assembled, Assembler, MissingModules, Modules, address},
+    live::assembly::{AssembledTable, Assembler, MissingModules, Modules, address},
     live::exceptions::LiveException,
     live::hash,
-    live::plugins::{LiveModules, Loaded},
+    live::plugins::{LiveModules, LivePlugin},
     live::stage::LiveChain,
 };
 
 /// What tables are built from. A build in the background uses a clone of it.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct TableSource {
     pub(crate) stores: Arc<Stores>,
     pub(crate) given: Vec<ChainDefinition>,
     /// The chains that the embedding program defined in code. They come before the chains of definitions.
@@ -58,7 +58,7 @@ pub(crate) struct Source {
 }
 
 pub(crate) struct Input {
-    contents: Contents,
+    contents: StoreContents,
     /// The definitions that were read. For a store that could not be read, its last known definitions.
     known: Usable,
     modules: Fingerprint,
@@ -68,7 +68,7 @@ pub(crate) struct Input {
 #[derive(Debug)]
 pub(crate) struct BuiltTable {
     pub(crate) chains: Vec<Arc<LiveChain>>,
-    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) plugins: Vec<Arc<LivePlugin>>,
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
     pub(crate) exceptions: Vec<LiveException>,
@@ -93,7 +93,7 @@ pub(crate) enum Purpose<'a> {
 const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
-impl Source {
+impl TableSource {
     /// Reads the definitions for the first table. If a store cannot be reached, perhaps because it is not connected
     /// yet, waits for it for a few seconds.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
@@ -108,12 +108,12 @@ impl Source {
         }
     }
 
-    pub(crate) async fn record_contents(&mut self, contents: Contents) -> Result<Usable, Error> {
+    pub(crate) async fn record_contents(&mut self, contents: StoreContents) -> Result<Usable, Error> {
         self.record(self.input(contents).await?)
     }
 
     /// Checks the definitions, and takes a fingerprint of the module files that they refer to.
-    pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
+    pub(crate) async fn input(&self, contents: StoreContents) -> Result<Input, Error> {
         // The last known definitions of an unreachable store are included, so that their modules are watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
@@ -309,7 +309,7 @@ impl Source {
             .assemble(definitions, modules, &self.live_modules, may_fail)
             .await?;
         let hash = hash::of_table(texts, &assembled);
-        let Assembled {
+        let AssembledTable {
             chains,
             plugins,
             tolerated,

@@ -12,7 +12,7 @@ use crate::{
         disabled::Stages,
         exceptions, log_bad,
         prepared::{PreparedHashes, PreparedTable, PreparedTables},
-        source::{BuiltTable, Source},
+        source::{BuiltTable, TableSource},
     },
     status::{HistoryStatus, metrics},
 };
@@ -31,7 +31,7 @@ pub(crate) struct LiveState {
 
 /// What tables are built from, the history, and the tables that wait to go live.
 pub(crate) struct TableState {
-    pub(crate) source: Source,
+    pub(crate) source: TableSource,
     pub(crate) history: History,
     /// The tables that wait until the program lets them go live.
     pub(crate) prepared: PreparedTables,

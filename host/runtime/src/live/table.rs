@@ -8,11 +8,11 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
     Moment,
-    decisions::observer::{Observed, Observer},
+    decisions::observer::{ObservedDecision, Observer},
     live::disabled::Stages,
     live::exceptions::LiveException,
-    live::plugins::Loaded,
-    live::source::{BuiltTable, Source},
+    live::plugins::LivePlugin,
+    live::source::{BuiltTable, TableSource},
     live::stage::{LiveChain, LiveStage, with_disabled},
     rollout::Rollout,
     status::{ChainStatus, ExceptionStatus},
@@ -26,7 +26,7 @@ pub struct Table {
     pub(crate) hash: Digest,
     pub(crate) chains: Vec<Arc<LiveChain>>,
     pub(crate) index: Arc<ChainIndex>,
-    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) plugins: Vec<Arc<LivePlugin>>,
     pub(crate) exceptions: Arc<[LiveException]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
@@ -38,7 +38,12 @@ pub struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(
+        source: &TableSource,
+        built: BuiltTable,
+        revision: u64,
+        slot: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             revision,
             hash: built.hash,
@@ -51,7 +56,7 @@ impl Table {
     }
 
     /// Creates a table that consists of these chains. It serves no requests, so nothing observes its outcomes.
-    pub(crate) fn unobserved(source: &Source, chains: Vec<Arc<LiveChain>>) -> Self {
+    pub(crate) fn unobserved(source: &TableSource, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,
             hash: Digest::of(""),
@@ -83,7 +88,7 @@ impl Table {
     }
 
     /// Returns the plugins of the table's stages, including the plugins of candidates.
-    pub fn plugins(&self) -> &[Arc<Loaded>] {
+    pub fn plugins(&self) -> &[Arc<LivePlugin>] {
         &self.plugins
     }
 
@@ -163,8 +168,8 @@ impl Table {
         selection: &'o Selection,
         outcome: &'o Outcome,
         started: Instant,
-    ) -> Observed<'o> {
-        Observed {
+    ) -> ObservedDecision<'o> {
+        ObservedDecision {
             request,
             selection,
             outcome,

@@ -10,7 +10,7 @@ use crate::RolloutProgress;
 /// A replica's report about its tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct TableReport {
     /// The content hash of the table that the replica serves.
     pub live: Digest,
     /// The content hash of the newest table that the replica could serve at once. It may be the live table.
@@ -29,7 +29,7 @@ pub struct Report {
     pub rollouts: Vec<RolloutProgress>,
 }
 
-impl Report {
+impl TableReport {
     fn has(&self, target: Digest) -> bool {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }
@@ -50,7 +50,7 @@ impl Report {
 
 /// A replica, as another replica knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replica {
+pub struct KnownReplica {
     /// The name of the replica, unique among the replicas of an installation.
     pub name: String,
     /// Whether the replica has renewed its entry in time.
@@ -58,23 +58,23 @@ pub struct Replica {
     /// Whether the replica is the leader.
     pub is_leader: bool,
     /// The last report of the replica.
-    pub report: Report,
+    pub report: TableReport,
 }
 
 /// What follows from the reports of all replicas about the table that they should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Agreement {
+pub enum ReplicaAgreement {
     /// The target stays as it is: all voters have it, and no voter has prepared a different table.
     Agreed,
     /// The leader has to publish this content hash as the target. Then every replica goes live with the table.
     Switch(Digest),
     /// These voters have not prepared the table that the others wait to go live with.
-    Waiting(Vec<Missing>),
+    Waiting(Vec<MissingReplica>),
 }
 
 /// A replica that has not prepared a table with which others wait to go live.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingReplica {
     /// The name of the replica that the others wait for.
     pub replica: String,
     /// The content hash of the table that the replica has not prepared.
@@ -83,7 +83,7 @@ pub struct Missing {
     pub problem: Option<String>,
 }
 
-impl Missing {
+impl MissingReplica {
     /// Describes in a sentence which table the replica has not prepared, and why. The sentence has no full stop.
     pub fn sentence(&self) -> String {
         let Self {
@@ -104,38 +104,40 @@ impl Missing {
 ///
 /// Only replicas that are alive and have the target vote, because only these answer requests. So the others do not wait
 /// for a replica that is new or late. If no replica has the target, the leader's live table becomes the target.
-pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
+pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
-    let voters: Vec<&Replica> = alive()
+    let voters: Vec<&KnownReplica> = alive()
         .filter(|replica| target.is_some_and(|target| replica.report.has(target)))
         .collect();
     let Some(first) = voters.first() else {
         let leader = alive().find(|replica| replica.is_leader);
-        return leader.map_or(Agreement::Agreed, |leader| Agreement::Switch(leader.report.live));
+        return leader.map_or(ReplicaAgreement::Agreed, |leader| {
+            ReplicaAgreement::Switch(leader.report.live)
+        });
     };
     let prepared = first.report.prepared;
     if voters.iter().all(|voter| voter.report.prepared == prepared) {
         return if Some(prepared) == target {
-            Agreement::Agreed
+            ReplicaAgreement::Agreed
         } else {
-            Agreement::Switch(prepared)
+            ReplicaAgreement::Switch(prepared)
         };
     }
     let wanted = most_prepared(target, &voters);
-    let is_missing = |voter: &&&Replica| Some(voter.report.prepared) != wanted;
+    let is_missing = |voter: &&&KnownReplica| Some(voter.report.prepared) != wanted;
     let missing = voters.iter().filter(is_missing).filter_map(|voter| {
-        Some(Missing {
+        Some(MissingReplica {
             replica: voter.name.clone(),
             hash: wanted?,
             problem: voter.report.problem.clone(),
         })
     });
-    Agreement::Waiting(missing.collect())
+    ReplicaAgreement::Waiting(missing.collect())
 }
 
 /// Of the tables that are not the target, returns the one that most voters have prepared. If several have the same
 /// number, the leader's counts.
-fn most_prepared(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
+fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
     let others = voters
         .iter()
         .filter(|voter| Some(voter.report.prepared) != target);
@@ -198,8 +200,8 @@ pub struct ReplicaStatus {
 
 impl ReplicaStatus {
     /// Returns the status of a replica. `own` is the name of the replica that returns the status.
-    pub fn new(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
-        let Report {
+    pub fn new(replica: &KnownReplica, own: &str, target: Option<Digest>) -> Self {
+        let TableReport {
             live,
             prepared,
             since,

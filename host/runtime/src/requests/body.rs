@@ -132,15 +132,15 @@ impl BodyLimits {
         };
         match tokio::time::timeout(self.time, arriving).await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(ReadError::NoMemory(refused))) => {
+            Ok(Err(BodyReadError::NoMemory(refused))) => {
                 drain(body).await;
                 Err(BodyError::NoMemory(refused))
             }
-            Ok(Err(ReadError::Body(error))) if error.is::<LengthLimitError>() => {
+            Ok(Err(BodyReadError::Body(error))) if error.is::<LengthLimitError>() => {
                 drain(body).await;
                 Err(BodyError::TooLarge(limit))
             }
-            Ok(Err(ReadError::Body(error))) => {
+            Ok(Err(BodyReadError::Body(error))) => {
                 let reason = error.to_string();
                 Err(match find::<Stall>(&*error) {
                     Some(_) => BodyError::Stalled(reason),
@@ -159,7 +159,7 @@ pub(crate) fn reading_work(body: &Bytes) -> usize {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+enum BodyReadError {
     #[error(transparent)]
     NoMemory(#[from] NoBodyMemory),
     #[error(transparent)]
@@ -221,7 +221,7 @@ impl PartialBody {
 }
 
 /// Reads a whole body. Copies each part and drops it, so that its memory is reused. A single part is not copied.
-async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
+async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, BodyReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
 {
@@ -279,16 +279,16 @@ mod tests {
         let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)))
             .map_err(|never| match never {});
         if is_announced {
-            return whole(Announced(body, parts.concat().len()), memory)
+            return whole(AnnouncedLength(body, parts.concat().len()), memory)
                 .await
                 .unwrap();
         }
         whole(body, memory).await.unwrap()
     }
 
-    struct Announced<B>(B, usize);
+    struct AnnouncedLength<B>(B, usize);
 
-    impl<B: Body<Data = Bytes> + Unpin> Body for Announced<B> {
+    impl<B: Body<Data = Bytes> + Unpin> Body for AnnouncedLength<B> {
         type Data = Bytes;
         type Error = B::Error;
 

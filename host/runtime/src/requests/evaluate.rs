@@ -23,9 +23,9 @@ use crate::{
     changes::smallest_first::SmallestFirstLimit,
     changes::start::modules_of,
     history::HistoryEntry,
-    live::assembly::{Assembled, Assembler, MissingModules, Modules, Servers},
-    live::plugins::{LiveModules, Loaded, Plugins},
-    live::source::{Source, blocking, plugins},
+    live::assembly::{AssembledTable, Assembler, FetchScope, MissingModules, Modules},
+    live::plugins::{LiveModules, LivePlugin, Plugins},
+    live::source::{TableSource, blocking, plugins},
     live::stage::{LiveChain, stage_calling_server},
 };
 
@@ -74,7 +74,7 @@ pub struct EvaluateOptions {
 /// The result of an evaluation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Evaluated {
+pub struct EvaluationResult {
     /// The request that was evaluated, marked as a dry run.
     pub request: Request,
     /// The outcome of the evaluated chains.
@@ -117,7 +117,7 @@ impl UnmatchedChain {
 pub enum EvaluateError {
     /// The text contains mistakes.
     #[error(transparent)]
-    Definitions(#[from] admittance_definitions::ChangeError),
+    Definitions(#[from] admittance_definitions::PlanError),
     /// The chains cannot be built.
     #[error(transparent)]
     Chains(#[from] Error),
@@ -157,7 +157,7 @@ pub(crate) struct Evaluator {
 
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
-    plugins: Vec<Arc<Loaded>>,
+    plugins: Vec<Arc<LivePlugin>>,
     /// While these exist, evaluating the same modules with other settings compiles only what depends on settings.
     _modules: Vec<SharedModule>,
 }
@@ -192,7 +192,7 @@ impl Evaluator {
         }
     }
 
-    fn keep(&self, plugins: Vec<Arc<Loaded>>) {
+    fn keep(&self, plugins: Vec<Arc<LivePlugin>>) {
         let Some(sandbox) = self.assembler.started.get() else {
             return;
         };
@@ -233,7 +233,7 @@ impl Host {
         chains: EvaluatedChains<'_>,
         request: Request,
         how: &EvaluateOptions,
-    ) -> Result<Evaluated, EvaluateError> {
+    ) -> Result<EvaluationResult, EvaluateError> {
         let started = Instant::now();
         let evaluator = &self.0.evaluator;
         let turn = timeout(TIME_LIMIT, evaluator.turns.acquire()).await;
@@ -249,7 +249,7 @@ impl Host {
         chains: EvaluatedChains<'_>,
         mut request: Request,
         how: &EvaluateOptions,
-    ) -> Result<Evaluated, EvaluateError> {
+    ) -> Result<EvaluationResult, EvaluateError> {
         let source = self.0.state.lock().await.source.clone();
         let (mut definitions, modules) = match chains {
             EvaluatedChains::Text { text, name } => of_text(&source, text, name).await?,
@@ -261,7 +261,7 @@ impl Host {
         let (live, none) = (LiveModules::default(), HashSet::new());
         let assembler = &evaluator.assembler;
         let assembling = assembler.assemble(definitions, modules, &live, MissingModules::Of(&none));
-        let Assembled { chains, plugins, .. } = assembling.await?;
+        let AssembledTable { chains, plugins, .. } = assembling.await?;
         let plugins: Vec<_> = plugins.into_iter().map(|(_, plugin)| plugin).collect();
         let settings_schemas = schemas(&plugins);
         evaluator.keep(plugins);
@@ -282,7 +282,7 @@ impl Host {
         let started = Instant::now();
         let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
         let observed = table.observed(request.clone(), &Selection::All, &outcome, started);
-        Ok(Evaluated {
+        Ok(EvaluationResult {
             decision: self.decisions().decision(observed.decided()).record(),
             settings_schemas,
             request,
@@ -292,8 +292,8 @@ impl Host {
     }
 }
 
-fn schemas(plugins: &[Arc<Loaded>]) -> BTreeMap<String, Json> {
-    let schema = |plugin: &Arc<Loaded>| {
+fn schemas(plugins: &[Arc<LivePlugin>]) -> BTreeMap<String, Json> {
+    let schema = |plugin: &Arc<LivePlugin>| {
         let text = plugin.plugin.description().settings_schema.as_deref()?;
         let schema = serde_json::from_str(text)
             .ok()
@@ -304,7 +304,7 @@ fn schemas(plugins: &[Arc<Loaded>]) -> BTreeMap<String, Json> {
 }
 
 async fn of_text(
-    source: &Source,
+    source: &TableSource,
     text: &str,
     name: &str,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
@@ -319,12 +319,12 @@ async fn of_text(
         .iter()
         .flat_map(plugins)
         .map(|plugin| plugin.source.clone());
-    let servers = Servers::Of(Arc::new(named.collect()));
+    let servers = FetchScope::Of(Arc::new(named.collect()));
     Ok((chains, Modules::Current(servers)))
 }
 
 async fn of_live(
-    source: &Source,
+    source: &TableSource,
     live: &HistoryEntry,
     id: &ChainId,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {

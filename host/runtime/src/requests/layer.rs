@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, offload_without_deadline};
 use admittance_dialect::{
-    Class, Dialect, EndReason, Inspection, Reading, Rejection, StoredState, append_warnings,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, StoredState, append_warnings,
 };
 use bytes::Bytes;
 use http::{
@@ -178,8 +178,8 @@ where
             }
             let passed = match state.pass(head, body, uid, trace, &mut inner).await {
                 Ok(passed) => Ok(passed),
-                Err(Stop::Reply(reply)) => Err(reply),
-                Err(Stop::Failed(error)) => return Err(error),
+                Err(StopReason::Reply(reply)) => Err(reply),
+                Err(StopReason::Failed(error)) => return Err(error),
             };
             let mut response = match passed {
                 Ok(passed) => {
@@ -202,12 +202,12 @@ where
     }
 }
 
-pub(crate) enum Stop<R, E> {
+pub(crate) enum StopReason<R, E> {
     Reply(Response<R>),
     Failed(E),
 }
 
-impl<R: From<Bytes>, E> From<Response<Bytes>> for Stop<R, E> {
+impl<R: From<Bytes>, E> From<Response<Bytes>> for StopReason<R, E> {
     fn from(reply: Response<Bytes>) -> Self {
         Self::Reply(reply.map(R::from))
     }
@@ -228,7 +228,7 @@ impl LayerState {
         uid: Uid,
         trace: Option<TraceContext>,
         inner: &mut S,
-    ) -> Result<ForwardedRequest<B>, Stop<R, S::Error>>
+    ) -> Result<ForwardedRequest<B>, StopReason<R, S::Error>>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         B: Body<Data = Bytes> + From<Bytes>,
@@ -259,7 +259,7 @@ impl LayerState {
         uid: Uid,
         trace: Option<TraceContext>,
         inner: &mut S,
-    ) -> Result<ForwardedRequest<B>, Stop<R, S::Error>>
+    ) -> Result<ForwardedRequest<B>, StopReason<R, S::Error>>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         B: Body<Data = Bytes> + From<Bytes>,
@@ -289,9 +289,9 @@ impl LayerState {
         })
         .await;
         let (mut request, canonical, fixed) = match reading {
-            Ok(Reading::Admit { request, canonical }) => (*request, canonical, None),
-            Ok(Reading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
-            Ok(Reading::Nothing) => return Ok(ForwardedRequest::whole(head, body, Passage::Untouched)),
+            Ok(BodyReading::Admit { request, canonical }) => (*request, canonical, None),
+            Ok(BodyReading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
+            Ok(BodyReading::Nothing) => return Ok(ForwardedRequest::whole(head, body, Passage::Untouched)),
             Err(rejection) => return Err(rejected(&rejection).into()),
         };
         request.uid = uid;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, RefusalCause, Review, Selection,
-    TraceContext, Uid, offload_without_deadline, read_review, write_response,
+    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, RefusalCause, RequestRefusal, Review,
+    Selection, TraceContext, Uid, offload_without_deadline, read_review, write_response,
 };
 use admittance_definitions::DefinitionFile;
 use admittance_dialect::{EndReason, ReviewAddress, status_reply};
@@ -25,7 +25,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use crate::{
-    Checked, Host, Passage, REQUEST_ID, Table,
+    CheckResult, Host, Passage, REQUEST_ID, Table,
     requests::body::{BodyLimits, reading_work},
     requests::trace::{request_span, trace_context},
 };
@@ -205,7 +205,7 @@ impl ReviewState {
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
         let is_same =
             request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
-        let Checked {
+        let CheckResult {
             mistakes,
             mut warnings,
         } = checked;
@@ -222,7 +222,7 @@ impl ReviewState {
                 field.map_or(mistake.as_str(), |(_, rest)| rest),
             );
         }
-        let refusal = Refusal {
+        let refusal = RequestRefusal {
             chain: "definitions".into(),
             stage: "check".into(),
             cause: RefusalCause::Denied(denial),

@@ -16,10 +16,10 @@ use tower_service::Service;
 use crate::{
     Passage,
     requests::body::{BodyError, BodyLimits},
-    requests::layer::{REQUEST_ID, Stop},
+    requests::layer::{REQUEST_ID, StopReason},
 };
 
-enum Unknown<R, E> {
+enum UnknownObject<R, E> {
     /// The inner service sent this reply, which the client gets instead.
     Replied(Response<R>),
     Failed(E),
@@ -30,7 +30,7 @@ enum Unknown<R, E> {
 }
 
 /// The stored object, with the `ETag` that the inner service gave for it.
-type Stored = (StoredState, Option<HeaderValue>);
+type StoredObject = (StoredState, Option<HeaderValue>);
 
 /// Fetches the stored object, and adds it to `head` as [`StoredState`]. If the reply has an `ETag`, makes the request
 /// conditional on this version of the object, because it is the version that the chains see. `end` creates the reply to
@@ -41,7 +41,7 @@ pub(crate) async fn add_stored_state<S, B, R>(
     inner: S,
     limits: BodyLimits,
     end: impl Fn(&EndReason<'_>) -> Response<Bytes>,
-) -> Result<(), Stop<R, S::Error>>
+) -> Result<(), StopReason<R, S::Error>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     B: From<Bytes>,
@@ -50,8 +50,8 @@ where
 {
     let path = query.request.uri().clone();
     let asked = tokio::time::timeout(limits.time, ask(query, head, inner, limits)).await;
-    let stop = |end: Response<Bytes>| Stop::Reply(end.map(R::from));
-    let reason = match asked.unwrap_or(Err(Unknown::Late(limits.time))) {
+    let stop = |end: Response<Bytes>| StopReason::Reply(end.map(R::from));
+    let reason = match asked.unwrap_or(Err(UnknownObject::Late(limits.time))) {
         Ok((state, version)) => {
             head.extensions.insert(state);
             return match version {
@@ -60,11 +60,11 @@ where
                 None => Ok(()),
             };
         }
-        Err(Unknown::Replied(reply)) => return Err(Stop::Reply(reply)),
-        Err(Unknown::Failed(error)) => return Err(Stop::Failed(error)),
-        Err(Unknown::Unusable(reason)) => reason,
-        Err(Unknown::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
-        Err(Unknown::Late(limit)) => format!("did not arrive within {limit:?}"),
+        Err(UnknownObject::Replied(reply)) => return Err(StopReason::Reply(reply)),
+        Err(UnknownObject::Failed(error)) => return Err(StopReason::Failed(error)),
+        Err(UnknownObject::Unusable(reason)) => reason,
+        Err(UnknownObject::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
+        Err(UnknownObject::Late(limit)) => format!("did not arrive within {limit:?}"),
     };
     let reason = &format!("the upstream's reply to GET {path} {reason}");
     Err(stop(end(&EndReason::StoredUnknown { reason })))
@@ -75,7 +75,7 @@ async fn ask<S, B, R>(
     head: &Parts,
     mut inner: S,
     limits: BodyLimits,
-) -> Result<Stored, Unknown<R, S::Error>>
+) -> Result<StoredObject, UnknownObject<R, S::Error>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     B: From<Bytes>,
@@ -90,36 +90,38 @@ where
     }
     poll_fn(|cx| inner.poll_ready(cx))
         .await
-        .map_err(Unknown::Failed)?;
-    let reply = inner.call(request).await.map_err(Unknown::Failed)?;
+        .map_err(UnknownObject::Failed)?;
+    let reply = inner.call(request).await.map_err(UnknownObject::Failed)?;
     // If the reply has a `Passage`, the inner service did not get it from its upstream, which may be unreachable.
     if reply.extensions().get::<Passage>().is_some() {
-        return Err(Unknown::Replied(reply));
+        return Err(UnknownObject::Replied(reply));
     }
     match reply.status() {
         StatusCode::OK => {}
-        StatusCode::NOT_FOUND if query.may_be_absent => return Ok(Stored::default()),
+        StatusCode::NOT_FOUND if query.may_be_absent => return Ok(StoredObject::default()),
         // The inner service blames the client, for example for a missing permission. The client gets this reply.
         status if status.is_client_error() => {
-            return Err(Unknown::Replied(
+            return Err(UnknownObject::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),
             ));
         }
-        status => return Err(Unknown::Unusable(format!("has the status {status}"))),
+        status => return Err(UnknownObject::Unusable(format!("has the status {status}"))),
     }
     let (mut reply, body) = reply.into_parts();
     let received = limits.receive(&head.extensions, &reply.headers, body).await;
     let body = received.map_err(|error| match error {
-        BodyError::TooLarge(limit) => Unknown::Unusable(format!("has more than {limit} bytes")),
-        BodyError::TooSlow(limit) => Unknown::Late(limit),
-        BodyError::NoMemory(error) => Unknown::NoMemory(error),
+        BodyError::TooLarge(limit) => UnknownObject::Unusable(format!("has more than {limit} bytes")),
+        BodyError::TooSlow(limit) => UnknownObject::Late(limit),
+        BodyError::NoMemory(error) => UnknownObject::NoMemory(error),
         BodyError::Broken(reason) | BodyError::Stalled(reason) => {
-            Unknown::Unusable(format!("broke off: {reason}"))
+            UnknownObject::Unusable(format!("broke off: {reason}"))
         }
-        BodyError::Encoded(encoding) => Unknown::Unusable(format!("has the Content-Encoding `{encoding}`")),
+        BodyError::Encoded(encoding) => {
+            UnknownObject::Unusable(format!("has the Content-Encoding `{encoding}`"))
+        }
     })?;
     let found = query.object(&body);
-    let object = found.map_err(|reason| Unknown::Unusable(format!("has no object: {reason}")))?;
+    let object = found.map_err(|reason| UnknownObject::Unusable(format!("has no object: {reason}")))?;
     let state = StoredState {
         object: Some(object),
         patched: None,

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{Instrument, Span};
 
-use self::comparison::{Answer, Comparisons};
+use self::comparison::{ComparedAnswer, Comparisons};
 use crate::{
     Moment, Redaction,
     requests::trace::request_span,
@@ -215,8 +215,8 @@ impl Trial {
         by_candidate: bool,
         deadline: Deadline,
     ) {
-        let ours = Answer::evaluate(&request, ours, deadline).await;
-        let theirs = Answer::evaluate(&request, theirs, deadline).await;
+        let ours = ComparedAnswer::evaluate(&request, ours, deadline).await;
+        let theirs = ComparedAnswer::evaluate(&request, theirs, deadline).await;
         if let Some(rollout) = self.rollout.as_ref().filter(|_| by_candidate)
             && let Ok(effect) = &ours.effect
         {
@@ -232,7 +232,7 @@ impl Trial {
         .await;
     }
 
-    fn compare(&self, request: &Request, ours: &Answer, theirs: &Answer) {
+    fn compare(&self, request: &Request, ours: &ComparedAnswer, theirs: &ComparedAnswer) {
         let kind = request.kind.to_string();
         let Some(effect) = ours.difference(theirs) else {
             self.comparisons.lock().kind(&kind).same += 1;

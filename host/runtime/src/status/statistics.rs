@@ -27,7 +27,7 @@ struct StageCounts {
     state: StageState,
     last_failure: Option<FailureStatus>,
     /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
-    recent: Option<Recent>,
+    recent: Option<CallWindow>,
     /// The failure policy that the stage had when its failure counters were last set to 0.
     metrics: Option<FailurePolicy>,
     durations: Durations,
@@ -97,7 +97,7 @@ impl StageStatistics {
             _ => counts.state = StageState::Healthy,
         }
         let now = Instant::now();
-        let recent = counts.recent.get_or_insert_with(|| Recent::new(now));
+        let recent = counts.recent.get_or_insert_with(|| CallWindow::new(now));
         recent.record(index, row.duration, now);
         let durations = match row.mode {
             Mode::Enforce => &mut counts.durations.enforce,
@@ -154,7 +154,7 @@ fn index(result: &StageResult) -> Option<usize> {
 
 /// The calls of a stage in the current period of five minutes and in the period before.
 #[derive(Debug)]
-struct Recent {
+struct CallWindow {
     current: Period,
     previous: Period,
 }
@@ -172,7 +172,7 @@ const PERIOD: Duration = Duration::from_secs(300);
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.
 const LONGEST: u64 = 60_000_000;
 
-impl Recent {
+impl CallWindow {
     fn new(now: Instant) -> Self {
         Self {
             current: Period::new(now),

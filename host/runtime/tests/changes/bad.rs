@@ -1,10 +1,10 @@
 //! Tests of invalid definitions in a store: all other definitions are served, and the invalid ones can be repaired.
 
-use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition, Served};
+use admittance::{Application, ChangeError, ExpectedDefinitions, Host, HostBuilder, OnBadDefinition, Served};
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{Scene, by, chain, live},
+    scene::{ChangesScene, by, chain, live},
     stores::{bcs, builder, id},
 };
 
@@ -21,7 +21,7 @@ fn junk() -> [String; 6] {
     ]
 }
 
-fn expecting(expected: Expected) -> Application {
+fn expecting(expected: ExpectedDefinitions) -> Application {
     let mut how = by("ci");
     how.expected = expected;
     how
@@ -44,7 +44,7 @@ fn bad(host: &Host) -> Vec<String> {
 
 /// Returns the builder of a host without a history, so that the host knows no previous versions of definitions.
 /// `on_bad` says what is served if a definition is invalid.
-fn fresh(scene: &Scene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
+fn fresh(scene: &ChangesScene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
         .definition_store(memory.clone())
@@ -69,7 +69,7 @@ async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
                 "memory:/a/n/y",
             ),
         ] {
-            let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+            let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
             memory.put("n/x", &bcs("x", "Application", "1"));
             memory.put("n/y", &bcs("y", "Secret", "1"));
             let begin = || builder(&scene, &memory).on_bad_definition(on_bad);
@@ -100,7 +100,7 @@ async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
 async fn a_new_host_starts_with_an_invalid_entry_in_its_store() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
-            let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+            let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
             scene.write("a.yaml", &chain("a", "1"));
             memory.put("n/x", &bcs("x", "Application", "1"));
             memory.put("n/y", &text);
@@ -115,7 +115,7 @@ async fn a_new_host_starts_with_an_invalid_entry_in_its_store() {
 async fn definitions_can_be_changed_despite_an_invalid_entry() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
-            let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+            let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
             memory.put("n/x", &bcs("x", "Application", "1"));
             memory.put("n/y", &text);
             let begin = async || {
@@ -125,11 +125,13 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             let host = begin().await;
             // Valid definitions can be created, changed and deleted, which does not affect the invalid one.
             let new = bcs("z", "Process", "1");
-            host.apply(&new, "new", &expecting(Expected::New)).await.unwrap();
+            host.apply(&new, "new", &expecting(ExpectedDefinitions::New))
+                .await
+                .unwrap();
             host.apply(
                 &bcs("x", "Application", "2"),
                 "new",
-                &expecting(Expected::Existing),
+                &expecting(ExpectedDefinitions::Existing),
             )
             .await
             .unwrap();
@@ -145,12 +147,14 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 .unwrap();
             assert_eq!((&found.chain, &found.text), (&None, &text));
             let mended = bcs("y", "Secret", "1");
-            let refused = host.apply(&mended, "new", &expecting(Expected::New)).await;
+            let refused = host
+                .apply(&mended, "new", &expecting(ExpectedDefinitions::New))
+                .await;
             assert!(
                 refused.unwrap_err().to_string().contains("already exists"),
                 "{text}"
             );
-            host.apply(&mended, "new", &expecting(Expected::Existing))
+            host.apply(&mended, "new", &expecting(ExpectedDefinitions::Existing))
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
@@ -174,7 +178,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
 /// their names. If neither is in force, the one whose name comes first is valid.
 #[tokio::test]
 async fn a_definition_in_force_wins_over_a_conflicting_definition() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/b", &bcs("b", "Application", "1"));
@@ -195,7 +199,7 @@ async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     host.apply(
         &bcs("x", "Application", "2"),
         "new",
-        &expecting(Expected::Existing),
+        &expecting(ExpectedDefinitions::Existing),
     )
     .await
     .unwrap();
@@ -210,7 +214,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
     let plugin = |path: &str| format!(r#""plugin":{{"source":"file:{path}"}}"#);
     let missing = bcs("y", "Secret", "1").replace(client, &plugin("/nonexistent/x.wasm"));
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     memory.put("n/y", &missing);
     let serving = builder(&scene, &memory).on_bad_definition(OnBadDefinition::ServeRest);

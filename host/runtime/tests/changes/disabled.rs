@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use admittance::{
-    Disabling, Host,
+    DisableOptions, Host,
     admission::{GroupVersionKind, Operation, Request, SkipReason, StageResult},
 };
 
-use crate::scene::{Scene, by, chain, live};
+use crate::scene::{ChangesScene, by, chain, live};
 
 async fn disable(host: &Host, stage: &str) {
-    let how = Disabling {
+    let how = DisableOptions {
         audit: false,
         duration: Duration::from_secs(3600),
         reason: "the server is down".to_owned(),
@@ -36,7 +36,7 @@ fn missing(host: &Host) -> Vec<String> {
 
 #[tokio::test]
 async fn a_stage_stays_disabled_when_definitions_change() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_stage_stays_disabled_when_definitions_change() {
 
 #[tokio::test]
 async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", "kind: [");

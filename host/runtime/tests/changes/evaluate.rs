@@ -3,7 +3,8 @@
 use std::{fs, time::Duration};
 
 use admittance::{
-    Applies, ChainApplies, DecisionsConfig, EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, Host,
+    Applies, ChainApplies, DecisionsConfig, EvaluateError, EvaluateOptions, EvaluatedChains,
+    EvaluationResult, Host,
     admission::{GroupVersionKind, Object, Operation, Request, StageResult},
     sandbox::SandboxConfig,
 };
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     guest::Guest,
-    scene::{Scene, chain, live, plugin},
+    scene::{ChangesScene, chain, live, plugin},
 };
 
 const DENY: &str = "apiVersion: admittance.dev/v1alpha1
@@ -31,7 +32,7 @@ fn pod(labels: Value) -> Request {
     Request::described(Object::from_value(object), None, None, None, None).unwrap()
 }
 
-async fn start(scene: &Scene, sandbox: SandboxConfig) -> Host {
+async fn start(scene: &ChangesScene, sandbox: SandboxConfig) -> Host {
     Host::builder()
         .definitions(scene.chains())
         .history(scene.folder.path().join("history"))
@@ -48,19 +49,19 @@ fn small() -> SandboxConfig {
     sandbox
 }
 
-async fn evaluate(host: &Host, text: &str, request: Request) -> Result<Evaluated, EvaluateError> {
+async fn evaluate(host: &Host, text: &str, request: Request) -> Result<EvaluationResult, EvaluateError> {
     let chains = EvaluatedChains::Text { text, name: "chain" };
     host.evaluate(chains, request, &EvaluateOptions::default()).await
 }
 
 /// Writes a module to the directory of definitions.
-fn module(scene: &Scene, file: &str, guest: &Guest) {
+fn module(scene: &ChangesScene, file: &str, guest: &Guest) {
     fs::write(scene.chains().join(file), guest.component()).unwrap();
 }
 
 #[tokio::test]
 async fn an_evaluation_is_not_counted_or_recorded() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("owners.yaml", DENY);
     let host = start(&scene, small()).await;
     host.admit(pod(json!({"owner": "ann"}))).await;
@@ -94,7 +95,7 @@ async fn an_evaluation_is_not_counted_or_recorded() {
 /// The plugin's path is relative to the directory of definitions. Its compiled form is not written to the store.
 #[tokio::test]
 async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene, small()).await;
     module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
     let text =
@@ -116,7 +117,7 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
 /// The host has a single slot for plugin calls. The live plugin gets it while plugins of evaluations loop.
 #[tokio::test]
 async fn a_looping_evaluation_takes_no_slot_from_requests() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     module(&scene, "allows.wasm", &Guest::default());
     module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
     scene.write("live.yaml", &plugin("live", "file:allows.wasm"));
@@ -142,7 +143,7 @@ async fn a_looping_evaluation_takes_no_slot_from_requests() {
 
 #[tokio::test]
 async fn a_dropped_evaluation_lets_the_next_one_begin() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let mut sandbox = small();
     sandbox.configure_timeout = Duration::from_secs(600);
     let host = start(&scene, sandbox).await;
@@ -160,7 +161,7 @@ async fn a_dropped_evaluation_lets_the_next_one_begin() {
 
 #[tokio::test]
 async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     // The `configure` of this plugin fails unless the settings are `{}`.
     let strict =
         Guest::default().with_configure("(if (i32.ne (local.get $length) (i32.const 2)) (then unreachable))");
@@ -196,7 +197,7 @@ async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
 
 #[tokio::test]
 async fn a_mistake_in_an_evaluated_text_is_reported_with_its_line() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene, small()).await;
     for (text, expected) in [
         (DENY.replace("rules:", "rulez:"), "chain:6:3: spec.rulez"),
@@ -218,7 +219,7 @@ async fn a_mistake_in_an_evaluated_text_is_reported_with_its_line() {
 
 #[tokio::test]
 async fn an_evaluation_explains_why_a_chain_does_not_match() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene, small()).await;
     let text = DENY.replace("[Pod]", "[Node]");
     let evaluated = evaluate(&host, &text, pod(json!({}))).await.unwrap();
@@ -234,7 +235,7 @@ async fn an_evaluation_explains_why_a_chain_does_not_match() {
 
 #[tokio::test]
 async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene, small()).await;
     let text = chain("hook", "1");
     let error = evaluate(&host, &text, pod(json!({}))).await.unwrap_err();
@@ -302,7 +303,7 @@ fn summary(chains: &[ChainApplies]) -> Vec<String> {
 
 #[tokio::test]
 async fn chains_and_stages_that_do_not_apply_are_explained() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("selective.yaml", SELECTIVE);
     scene.write("owners.yaml", DENY);
     let host = start(&scene, small()).await;

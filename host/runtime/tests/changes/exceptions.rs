@@ -7,7 +7,7 @@ use admittance::{
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{Scene, by, chain, live},
+    scene::{ChangesScene, by, chain, live},
     stores::{bcs, builder},
 };
 
@@ -54,7 +54,7 @@ fn exception_statuses(host: &Host) -> Vec<ExceptionStatus> {
 
 #[tokio::test]
 async fn exceptions_go_live_with_their_chains() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
@@ -100,7 +100,7 @@ async fn exceptions_go_live_with_their_chains() {
 
 #[tokio::test]
 async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     let text = exception("old", "[a/hook, a/hooks]", Moment(SystemTime::UNIX_EPOCH));
@@ -129,7 +129,7 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
 
 #[tokio::test]
 async fn exceptions_in_files_apply_to_chains_in_shared_stores() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     scene.write("a.yaml", &exception("legacy", "[n/x/hook]", after(3_600_000)));
     let host = builder(&scene, &memory).build().await.unwrap();

@@ -6,7 +6,7 @@ use admittance::{Error, HistoryError, Host, definitions::Definitions};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::{
-    scene::{Scene, by, chain, live, plugin},
+    scene::{ChangesScene, by, chain, live, plugin},
     stores::{FollowTask, id, until},
 };
 
@@ -16,7 +16,7 @@ const NEVER: Duration = Duration::from_secs(60);
 /// Opening a FIFO for reading blocks until another program writes to it, so the host must not open it.
 #[tokio::test]
 async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
@@ -54,7 +54,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
 /// The first part of a file may be a valid file with fewer chains, so the host waits until the file is complete.
 #[tokio::test]
 async fn a_file_is_read_only_after_it_is_written_completely() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let both = |path: &str| format!("{}---\n{}", chain("a", path), chain("b", path));
     scene.write("ab.yaml", &both("1"));
     let host = scene.start().await.unwrap();
@@ -87,7 +87,7 @@ async fn a_file_is_read_only_after_it_is_written_completely() {
 /// To delete a file removes its definitions. If a file only becomes empty or unreadable, its definitions stay in force.
 #[tokio::test]
 async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
@@ -158,7 +158,7 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
     ];
     for (lose, mistake) in losses {
         let expected = mistake;
-        let scene = Scene::new();
+        let scene = ChangesScene::new();
         for name in ["a", "b", "c"] {
             scene.write(&format!("{name}.yaml"), &chain(name, "1"));
         }
@@ -201,7 +201,7 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
 /// The configuration contains the path of the file, so it is the user who has to remove the file there.
 #[tokio::test]
 async fn a_file_that_is_configured_by_name_is_not_deleted() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
     let path = scene.chains().join("b.yaml");
@@ -224,7 +224,7 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
 }
 
 /// Starts a host again. Waits until the previous host has released the directory of the history.
-async fn restarted(scene: &Scene) -> Host {
+async fn restarted(scene: &ChangesScene) -> Host {
     for _ in 0..1200 {
         match scene.start().await {
             Err(Error::History(HistoryError::InUse { .. })) => {}

@@ -22,7 +22,7 @@ pub(crate) struct MemoryStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     name: &'static str,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     /// The number of changes to this store so far.
     version: watch::Sender<u64>,
     /// The number of changes when this store was last read.
@@ -30,7 +30,7 @@ struct Inner {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreState {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
     /// Whether the next commit fails because another program is said to have written first.
@@ -99,7 +99,7 @@ impl MemoryStore {
         Path::new(&self.location()).join(name)
     }
 
-    fn happen(&self, what: impl FnOnce(&mut State)) {
+    fn happen(&self, what: impl FnOnce(&mut StoreState)) {
         what(&mut self.0.state.lock().unwrap());
         self.0.version.send_modify(|version| *version += 1);
     }
@@ -111,7 +111,7 @@ impl MemoryStore {
         }
     }
 
-    fn files(&self, state: &State) -> Result<Vec<DefinitionFile>, StoreError> {
+    fn files(&self, state: &StoreState) -> Result<Vec<DefinitionFile>, StoreError> {
         if state.is_lost {
             return Err(self.unreachable());
         }

@@ -7,7 +7,7 @@ use admittance::{ChangeError, Digest, Host, sandbox::SandboxConfig};
 
 use crate::{
     guest::Guest,
-    scene::{Scene, by, chain, dry_run, live, plugin},
+    scene::{ChangesScene, by, chain, dry_run, live, plugin},
     stores::{FollowTask, until},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 const NEVER: Duration = Duration::from_secs(60);
 
 /// Returns a chain with a plugin whose `configure` never returns, so that its preparation hangs.
-fn hanging(scene: &Scene, name: &str) -> String {
+fn hanging(scene: &ChangesScene, name: &str) -> String {
     let module = scene.folder.path().join(format!("{name}.wasm"));
     let guest = Guest::default().with_configure("(loop $again (br $again))");
     fs::write(&module, guest.component()).unwrap();
@@ -23,7 +23,7 @@ fn hanging(scene: &Scene, name: &str) -> String {
 }
 
 /// Starts a host, and changes its definitions once, so that a rollback is possible.
-async fn start(scene: &Scene) -> Host {
+async fn start(scene: &ChangesScene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
     let mut sandbox = SandboxConfig::default();
     sandbox.calls_in_flight = 4;
@@ -63,7 +63,7 @@ async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>
 
 #[tokio::test]
 async fn a_hanging_apply_delays_no_other_change() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene).await;
     let hangs = hanging(&scene, "b");
     let applying = {
@@ -87,7 +87,7 @@ async fn a_hanging_apply_delays_no_other_change() {
 
 #[tokio::test]
 async fn a_newer_change_of_files_cancels_a_change_that_hangs() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene).await;
     let _following = FollowTask::start(&host);
     scene.write("b.yaml", &hanging(&scene, "b"));
@@ -100,7 +100,7 @@ async fn a_newer_change_of_files_cancels_a_change_that_hangs() {
 
 #[tokio::test]
 async fn a_rollback_cancels_a_change_that_hangs() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let host = start(&scene).await;
     let _following = FollowTask::start(&host);
     scene.write("b.yaml", &hanging(&scene, "b"));
@@ -113,7 +113,7 @@ async fn a_rollback_cancels_a_change_that_hangs() {
 }
 
 /// Returns the path and content of the compiled form in the store. There must be only one.
-fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
+fn compiled_form(scene: &ChangesScene) -> (PathBuf, Vec<u8>) {
     let compiled = scene.folder.path().join("history/store/compiled");
     let mut entries = fs::read_dir(compiled).unwrap();
     let path = entries.next().unwrap().unwrap().path();
@@ -125,7 +125,7 @@ fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
 /// The damaged compiled form has a correct digest, so the host notices the damage only when it loads the plugin.
 #[tokio::test]
 async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let module = scene.folder.path().join("allows.wasm");
     fs::write(&module, Guest::default().component()).unwrap();
     scene.write("a.yaml", &plugin("a", &format!("file:{}", module.display())));

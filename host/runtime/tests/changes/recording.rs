@@ -10,10 +10,10 @@ use admittance::{
 use futures_util::StreamExt;
 
 /// A hook that adds a label to each object.
-struct Labels;
+struct LabelHook;
 
 #[async_trait]
-impl Hook for Labels {
+impl Hook for LabelHook {
     async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let patch = Patch::parse(r#"[{"op":"add","path":"/metadata/labels","value":{"secret":"s3cret"}}]"#);
         Ok(Response::new(Verdict::Patch(patch.unwrap())))
@@ -31,7 +31,7 @@ fn pod(name: &str) -> Request {
 
 async fn host() -> Host {
     let rules = vec![Rule::for_operations([Operation::Create])];
-    let chain = Chain::new("labels", rules, vec![Stage::new("labels", Labels)]);
+    let chain = Chain::new("labels", rules, vec![Stage::new("labels", LabelHook)]);
     Host::builder().chain(chain).build().await.unwrap()
 }
 

@@ -2,13 +2,13 @@ use admittance::Origin;
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{Scene, by, chain, live},
+    scene::{ChangesScene, by, chain, live},
     stores::{bcs, builder},
 };
 
 #[tokio::test]
 async fn a_rollback_holds_until_the_files_change() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
@@ -41,7 +41,7 @@ async fn a_rollback_holds_until_the_files_change() {
 
 #[tokio::test]
 async fn the_problem_of_an_invalid_file_remains_during_a_rollback() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
@@ -64,7 +64,7 @@ async fn the_problem_of_an_invalid_file_remains_during_a_rollback() {
 
 #[tokio::test]
 async fn definitions_can_be_changed_after_a_rollback() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     let applied = host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
@@ -94,7 +94,7 @@ async fn definitions_can_be_changed_after_a_rollback() {
 
 #[tokio::test]
 async fn a_rollback_to_a_revision_that_the_history_lacks_is_refused() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start_without_history().await.unwrap();
     let error = host.rollback(7, None).await.unwrap_err();
@@ -110,7 +110,7 @@ async fn a_rollback_to_a_revision_that_the_history_lacks_is_refused() {
 /// rollback, it takes effect after the rollback.
 #[tokio::test]
 async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "2"));

@@ -4,11 +4,11 @@ use admittance::{Application, Error, Host, admission::Phase};
 use tempfile::TempDir;
 
 /// A directory with definitions and a history. It is deleted when this value is dropped.
-pub(crate) struct Scene {
+pub(crate) struct ChangesScene {
     pub(crate) folder: TempDir,
 }
 
-impl Scene {
+impl ChangesScene {
     pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         fs::create_dir(folder.path().join("chains")).unwrap();

@@ -12,11 +12,11 @@ use admittance::{
 };
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, by, chain, live};
+use crate::scene::{ChangesScene, by, chain, live};
 
 #[tokio::test]
 async fn unchanged_definitions_keep_their_revision_after_a_restart() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     for _ in 0..2 {
         assert_eq!(live(&scene.start().await.unwrap()), "1 a=1");
@@ -30,7 +30,7 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
 async fn a_start_waits_until_a_file_is_written_completely() {
     // A little less than the time that the start waits, because file systems round times.
     const HOLD: Duration = Duration::from_millis(1900);
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
     assert_eq!(live(&scene.start().await.unwrap()), "1 a=1 b=1");
     let written = Instant::now();
@@ -41,7 +41,7 @@ async fn a_start_waits_until_a_file_is_written_completely() {
 
 #[tokio::test]
 async fn a_start_with_invalid_definitions_serves_the_last_live_table() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     drop(scene.start().await.unwrap());
     for wrong in [
@@ -69,7 +69,7 @@ async fn a_start_with_invalid_definitions_serves_the_last_live_table() {
 
 #[tokio::test]
 async fn a_start_with_invalid_definitions_fails_without_a_history() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", "nonsense");
     assert!(matches!(scene.start().await, Err(Error::Definitions(_))));
     assert!(matches!(
@@ -80,7 +80,7 @@ async fn a_start_with_invalid_definitions_fails_without_a_history() {
 
 #[tokio::test]
 async fn a_history_directory_cannot_be_opened_by_two_hosts() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let _first = scene.start().await.unwrap();
     let error = scene.start().await.unwrap_err();
     assert!(error.to_string().contains("in use by process"), "{error}");
@@ -88,7 +88,7 @@ async fn a_history_directory_cannot_be_opened_by_two_hosts() {
 
 /// Applies changes to three definitions together. Then restores the files as they would be if the program had crashed
 /// after writing the first `written` files. Returns the changes.
-async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
+async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));
     }
@@ -127,7 +127,7 @@ async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
 #[tokio::test]
 async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
     for written in 0..=3 {
-        let scene = Scene::new();
+        let scene = ChangesScene::new();
         let changes = interrupted(&scene, written).await;
         let host = scene.start().await.unwrap();
         assert_eq!(live(&host), "2 a=2 b=2 c=2", "{written}");
@@ -143,7 +143,7 @@ async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
 
 #[tokio::test]
 async fn an_interrupted_change_does_not_overwrite_later_changes() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     interrupted(&scene, 1).await;
     scene.write("b.yaml", &chain("b", "9"));
     assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=9 c=2");
@@ -151,7 +151,7 @@ async fn an_interrupted_change_does_not_overwrite_later_changes() {
 
 #[tokio::test]
 async fn a_start_that_cannot_complete_an_interrupted_change_fails_with_a_message() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     interrupted(&scene, 1).await;
     fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     let error = scene.start().await.unwrap_err();

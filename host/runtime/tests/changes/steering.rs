@@ -2,7 +2,7 @@
 
 use admittance::{AppliedEffect, ChangeError, Comparison, Origin, definitions::DefinitionId};
 
-use crate::scene::{Scene, by, chain, dry_run, live};
+use crate::scene::{ChangesScene, by, chain, dry_run, live};
 
 fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
@@ -10,7 +10,7 @@ fn id(text: &str) -> DefinitionId {
 
 #[tokio::test]
 async fn an_applied_definition_is_live_until_it_is_deleted() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     assert_eq!(live(&host), "1 a=1");
@@ -81,7 +81,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
 
 #[tokio::test]
 async fn applying_the_live_definitions_restores_files_that_differ() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     // The files are changed on disk, but the host has not read them yet.
@@ -105,7 +105,7 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
 
 #[tokio::test]
 async fn an_invalid_change_changes_nothing() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     let unknown = chain("b", "1").replace("stages:", "stagse:");
@@ -133,7 +133,7 @@ async fn an_invalid_change_changes_nothing() {
 
 #[tokio::test]
 async fn a_comparison_shows_changed_texts_and_modules() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
@@ -161,7 +161,7 @@ async fn a_comparison_shows_changed_texts_and_modules() {
 
 #[tokio::test]
 async fn applying_a_definition_warns_about_probably_unintended_settings() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     // The warnings concern only changed definitions, so this definition in another file causes none.
     let forgets = chain("a", "1").replace(
         "[CREATE]\n      kinds: [Pod]",

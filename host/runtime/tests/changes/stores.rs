@@ -7,7 +7,7 @@ use admittance::{ChangeError, Error, Host, HostBuilder, definitions::DefinitionI
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{Scene, by, chain, dry_run, live},
+    scene::{ChangesScene, by, chain, dry_run, live},
 };
 
 /// Returns a BCS definition with one webhook, whose URL has this path.
@@ -21,7 +21,7 @@ pub(crate) fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
 }
 
-pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
+pub(crate) fn builder(scene: &ChangesScene, memory: &MemoryStore) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
         .definition_store(memory.clone())
@@ -57,7 +57,7 @@ impl Drop for FollowTask {
 
 #[tokio::test]
 async fn definitions_of_stores_and_files_are_live_together() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
@@ -108,7 +108,7 @@ async fn definitions_of_stores_and_files_are_live_together() {
 
 #[tokio::test]
 async fn mistakes_in_a_store_are_reported_with_their_locations() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     let plugin = r#""plugin":{"source":"file:x.wasm"}"#;
@@ -150,7 +150,7 @@ async fn mistakes_in_a_store_are_reported_with_their_locations() {
 
 #[tokio::test]
 async fn a_table_stays_live_while_its_store_is_lost() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
@@ -195,7 +195,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_without_the_store_serves_the_last_live_table() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     memory.set_lost(true);
     // There is no earlier table to serve, so the start fails when it has waited for five seconds.
@@ -227,7 +227,7 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
 /// because it only lists definitions or fails, the host must go live with the change nevertheless.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "2"));
@@ -248,7 +248,7 @@ async fn a_change_that_was_read_but_not_used_goes_live_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_holds_until_the_store_changes() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))

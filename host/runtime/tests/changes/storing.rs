@@ -1,14 +1,16 @@
 //! Tests that a changed definition is written to the store that contains it.
 
-use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
+use admittance::{
+    Application, AppliedEffect, ChangeError, ExpectedDefinitions, Host, Origin, definitions::StoreError,
+};
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{Scene, by, chain, dry_run, live},
+    scene::{ChangesScene, by, chain, dry_run, live},
     stores::{FollowTask, bcs, builder, id},
 };
 
-fn expecting(expected: Expected) -> Application {
+fn expecting(expected: ExpectedDefinitions) -> Application {
     let mut how = Application::default();
     how.expected = expected;
     how
@@ -16,7 +18,7 @@ fn expecting(expected: Expected) -> Application {
 
 #[tokio::test]
 async fn changed_definitions_are_written_back_to_their_store() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "1"));
@@ -70,7 +72,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
 
 #[tokio::test]
 async fn an_apply_fails_if_its_expectations_are_not_met() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
@@ -79,17 +81,17 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
     let table = [
         (
             &x,
-            Expected::New,
+            ExpectedDefinitions::New,
             "admissionwebhook/n/x already exists in memory:/a/n/x:1:1".to_owned(),
         ),
         (
             &y,
-            Expected::Existing,
+            ExpectedDefinitions::Existing,
             "there is no admissionwebhook/n/y; did you mean admissionwebhook/n/x?".to_owned(),
         ),
         (
             &chain("a", "2"),
-            Expected::New,
+            ExpectedDefinitions::New,
             format!(
                 "AdmissionChain/a already exists in {}:1:1",
                 scene.chains().join("a.yaml").display()
@@ -101,16 +103,18 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
         assert_eq!(error.to_string(), message);
         assert_eq!((live(&host).as_str(), memory.commits()), ("1 a=1 n/x=1", 0));
     }
-    host.apply(&x, "new", &expecting(Expected::Existing))
+    host.apply(&x, "new", &expecting(ExpectedDefinitions::Existing))
         .await
         .unwrap();
-    host.apply(&y, "new", &expecting(Expected::New)).await.unwrap();
+    host.apply(&y, "new", &expecting(ExpectedDefinitions::New))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "3 a=1 n/x=2 n/y=1");
 }
 
 #[tokio::test]
 async fn a_concurrent_write_to_the_store_fails_the_change() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     let new = bcs("x", "Application", "2");
@@ -128,7 +132,7 @@ async fn a_concurrent_write_to_the_store_fails_the_change() {
 
 #[tokio::test]
 async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
-    let (scene, first, second) = (Scene::new(), MemoryStore::new("1"), MemoryStore::new("2"));
+    let (scene, first, second) = (ChangesScene::new(), MemoryStore::new("1"), MemoryStore::new("2"));
     scene.write("a.yaml", &chain("a", "1"));
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
@@ -198,7 +202,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
 /// changes atomically, so it can be changed without a history.
 #[tokio::test]
 async fn a_store_can_be_changed_without_a_history() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     let host = Host::builder()
         .definitions(scene.chains().join("a.yaml"))
@@ -218,7 +222,7 @@ async fn a_store_can_be_changed_without_a_history() {
 /// Definitions may be read again while a change is prepared, and be invalid then. The change must not hide that.
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
-    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
     memory.put("n/x", &x);
     memory.put("n/y", &y);

@@ -9,11 +9,11 @@ use admittance::{
 
 use crate::{
     guest::Guest,
-    scene::{Scene, chain, live, plugin},
+    scene::{ChangesScene, chain, live, plugin},
     stores::FollowTask,
 };
 
-async fn start(scene: &Scene) -> Host {
+async fn start(scene: &ChangesScene) -> Host {
     let host = Host::builder()
         .definitions(scene.chains())
         .history(scene.folder.path().join("history"))
@@ -23,7 +23,7 @@ async fn start(scene: &Scene) -> Host {
 }
 
 /// Lets the only chain call a webhook whose URL has this path. Returns the content hash of the prepared table.
-async fn prepare(scene: &Scene, host: &Host, path: &str) -> Digest {
+async fn prepare(scene: &ChangesScene, host: &Host, path: &str) -> Digest {
     scene.write("a.yaml", &chain("a", path));
     host.reload().await.unwrap();
     host.prepared().newest
@@ -42,7 +42,7 @@ async fn until_prepared(host: &Host, hash: Digest) {
 
 #[tokio::test]
 async fn a_new_table_waits_until_the_program_lets_it_go_live() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
     let first = host.hash();
@@ -72,7 +72,7 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
 
 #[tokio::test]
 async fn an_earlier_prepared_table_can_still_go_live() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
     let second = prepare(&scene, &host, "2").await;
@@ -89,7 +89,7 @@ async fn an_earlier_prepared_table_can_still_go_live() {
 
 #[tokio::test]
 async fn a_change_can_go_live_after_it_was_reverted_and_before_the_reversal() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
     let first = host.hash();
@@ -106,7 +106,7 @@ async fn a_change_can_go_live_after_it_was_reverted_and_before_the_reversal() {
 
 #[tokio::test]
 async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
     let hash = host.hash();
@@ -116,7 +116,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     assert_eq!((live(&host), host.hash()), ("2 a=1".to_owned(), hash));
 
     // The content hash of a table does not depend on the directory of the definitions.
-    let elsewhere = Scene::new();
+    let elsewhere = ChangesScene::new();
     elsewhere.write("z.yaml", &chain("a", "1"));
     assert_eq!(elsewhere.start().await.unwrap().hash(), hash);
     elsewhere.write("z.yaml", &chain("a", "2"));
@@ -127,7 +127,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
 /// different files on different replicas.
 #[tokio::test]
 async fn a_changed_module_or_rego_file_makes_a_new_table() {
-    let scene = Scene::new();
+    let scene = ChangesScene::new();
     let [module, policy] = ["a.wasm", "a.rego"].map(|name| scene.chains().join(name));
     scene.write("a.yaml", &plugin("a", "file:a.wasm"));
     fs::write(&module, Guest::default().component()).unwrap();

@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use admittance_admission::{
-    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    FieldMask, RecordedCluster, UserInfo, move_if_long,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
+    Deadline, FieldMask, RecordedCluster, UserInfo, move_if_long,
 };
 
 use super::{PREPARING, denied};
@@ -121,13 +121,13 @@ async fn list_of(
 }
 
 /// Lets other calls run while a long search goes from object to object, and stops the search at the deadline.
-pub(crate) struct Pace {
+pub(crate) struct SearchPace {
     deadline: Deadline,
     /// The number of bytes that the search has read since it last let other calls run.
     bytes: usize,
 }
 
-impl Pace {
+impl SearchPace {
     pub(crate) fn new(deadline: Deadline) -> Self {
         Self { deadline, bytes: 0 }
     }
@@ -156,7 +156,7 @@ async fn select(
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());
     }
     let mut selected = Vec::with_capacity(page.objects.len());
-    let mut pace = Pace::new(deadline);
+    let mut pace = SearchPace::new(deadline);
     for object in &page.objects {
         pace.before(object).await?;
         let part = fields.apply(object).map_err(|error| {
@@ -266,7 +266,7 @@ impl cluster::Host for CallState {
         if let (Some(recorder), Ok(access)) = (&self.recorder, &answer) {
             recorder.access(&user, &action, access.allowed);
         }
-        Ok(answer.map(|Access { allowed, reason }| cluster::Access { allowed, reason }))
+        Ok(answer.map(|AccessCheckResult { allowed, reason }| cluster::Access { allowed, reason }))
     }
 }
 

@@ -21,9 +21,9 @@ const LINE: usize = 4 << 10;
 const REQUESTS: u32 = 64;
 
 #[derive(Clone)]
-pub(crate) struct CallLog(Arc<Mutex<Lines>>);
+pub(crate) struct CallLog(Arc<Mutex<GuestLines>>);
 
-struct Lines {
+struct GuestLines {
     plugin: Arc<str>,
     uid: Uid,
     left: LogLimits,
@@ -104,7 +104,7 @@ impl logging::Host for CallState {
 
 impl CallLog {
     pub(crate) fn new(plugin: Arc<str>, uid: Uid, limits: LogLimits) -> Self {
-        Self(Arc::new(Mutex::new(Lines {
+        Self(Arc::new(Mutex::new(GuestLines {
             plugin,
             uid,
             left: limits,
@@ -117,7 +117,7 @@ impl CallLog {
         })))
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn lines(&self) -> MutexGuard<'_, GuestLines> {
         self.0.lock()
     }
 
@@ -173,7 +173,7 @@ impl CallLog {
     }
 }
 
-impl Lines {
+impl GuestLines {
     fn finish(&mut self) {
         if self.is_closed {
             return;

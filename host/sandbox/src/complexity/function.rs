@@ -77,7 +77,7 @@ impl Totals {
         for local in body.get_locals_reader().map_err(invalid)? {
             LOCALS.add(&mut locals, local.map_err(invalid)?.0)?;
         }
-        let mut function = Function {
+        let mut function = FunctionCost {
             types,
             labels: vec![results],
             loops: 0,
@@ -94,7 +94,7 @@ impl Totals {
     }
 }
 
-struct Function<'a> {
+struct FunctionCost<'a> {
     types: &'a Types,
     /// For each open block, the number of values that a branch to it passes. The innermost block is the last.
     labels: Vec<u32>,
@@ -103,7 +103,7 @@ struct Function<'a> {
     values: u64,
 }
 
-impl Function<'_> {
+impl FunctionCost<'_> {
     fn count(&mut self, operator: &Operator<'_>) -> Result<(), Error> {
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {

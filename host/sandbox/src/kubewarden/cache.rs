@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The values that a policy has stored, until they expire. Each policy has its own.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<HashMap<String, CachedValue>>);
+pub(crate) struct PolicyCache(Mutex<HashMap<String, CachedValue>>);
 
 struct CachedValue {
     value: Arc<[u8]>,
@@ -50,11 +50,11 @@ struct Set {
 }
 
 #[derive(Deserialize)]
-struct Get {
+struct CacheGet {
     key: String,
 }
 
-impl Cache {
+impl PolicyCache {
     pub(super) fn set(&self, payload: &[u8], now: Instant) -> Answer {
         let Set { key, value, ttl } = parse(payload)?;
         let size = key.len().saturating_add(value.len());
@@ -75,7 +75,7 @@ impl Cache {
 
     /// Answers `cache/get`. If the key has no value, the answer says so, and is not an error.
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
-        let Get { key } = parse(payload)?;
+        let CacheGet { key } = parse(payload)?;
         let value = {
             let kept = self.0.lock();
             let found = kept.get(&key).filter(|kept| now < kept.until);
@@ -120,19 +120,19 @@ mod tests {
 
     use super::*;
 
-    fn set(cache: &Cache, key: &str, value: &[u8], ttl: u64, now: Instant) -> Value {
+    fn set(cache: &PolicyCache, key: &str, value: &[u8], ttl: u64, now: Instant) -> Value {
         let payload = json!({"key": key, "value": value, "ttl": ttl}).to_string();
         serde_json::from_slice(&cache.set(payload.as_bytes(), now).unwrap()).unwrap()
     }
 
-    fn get(cache: &Cache, key: &str, now: Instant) -> Value {
+    fn get(cache: &PolicyCache, key: &str, now: Instant) -> Value {
         let payload = json!({"key": key}).to_string();
         serde_json::from_slice(&cache.get(payload.as_bytes(), now).unwrap()).unwrap()
     }
 
     #[test]
     fn cached_values_are_kept_until_they_expire() {
-        let (cache, now) = (Cache::default(), Instant::now());
+        let (cache, now) = (PolicyCache::default(), Instant::now());
         let miss = json!({"code": 0, "message": "miss"});
         assert_eq!(get(&cache, "a", now), miss);
         assert_eq!(
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn the_number_and_size_of_cached_values_are_limited() {
-        let (cache, now) = (Cache::default(), Instant::now());
+        let (cache, now) = (PolicyCache::default(), Instant::now());
         let half = vec![7; BYTES / 2];
         set(&cache, "long", &half, 20, now);
         set(&cache, "short", &half, 10, now);
         assert_eq!(get(&cache, "short", now)["message"], "miss");
         assert_eq!(get(&cache, "long", now)["message"], "hit");
         assert_eq!(set(&cache, "large", &vec![7; BYTES], 10, now)["code"], 1);
-        let cache = Cache::default();
+        let cache = PolicyCache::default();
         for number in 0..=ENTRIES {
             set(&cache, &number.to_string(), b"", 10 + number as u64, now);
         }

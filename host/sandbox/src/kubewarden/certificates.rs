@@ -38,7 +38,7 @@ const CHAIN_SIZE: usize = 256 << 10;
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
-struct Question {
+struct CertificateQuestion {
     cert: Certificate,
     /// The intermediate CAs, and at the end the root. If there is no chain, only the validity dates of the certificate
     /// are checked.
@@ -48,12 +48,12 @@ struct Question {
 
 #[derive(Deserialize)]
 struct Certificate {
-    encoding: Encoding,
+    encoding: CertificateEncoding,
     data: Vec<u8>,
 }
 
 #[derive(Deserialize)]
-enum Encoding {
+enum CertificateEncoding {
     Der,
     Pem,
 }
@@ -66,7 +66,11 @@ pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) ->
 }
 
 /// Returns the reason why the certificate is not trusted; `None` if it is trusted.
-fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
+fn problem(
+    question: &CertificateQuestion,
+    now: SystemTime,
+    deadline: Deadline,
+) -> Result<Option<String>, String> {
     let der = question.cert.der()?;
     let leaf =
         EndEntityCert::try_from(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
@@ -108,13 +112,13 @@ fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<O
     };
     let anchors = [anchor_from_trusted_cert(root)
         .map_err(|error| format!("the last certificate of the chain is not valid: {error}"))?];
-    let steps = Steps {
+    let steps = CheckBudget {
         left: AtomicU32::new(STEPS),
         deadline,
     };
     let counted: Vec<_> = ALL_VERIFICATION_ALGS
         .iter()
-        .map(|algorithm| Counted(*algorithm, &steps))
+        .map(|algorithm| CountedCheck(*algorithm, &steps))
         .collect();
     let algorithms: Vec<_> = counted
         .iter()
@@ -125,7 +129,7 @@ fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<O
         &anchors,
         intermediates,
         UnixTime::since_unix_epoch(Duration::from_secs(at)),
-        Counted(KeyUsage::required(CODE_SIGNING), &steps),
+        CountedCheck(KeyUsage::required(CODE_SIGNING), &steps),
         None,
         None,
     );
@@ -144,12 +148,12 @@ fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<O
 
 /// The number of certificates and signatures that a verification may still check.
 #[derive(Debug)]
-struct Steps {
+struct CheckBudget {
     left: AtomicU32,
     deadline: Deadline,
 }
 
-impl Steps {
+impl CheckBudget {
     /// Counts a check. Returns false if no check is left or the deadline has passed, so that verification stops.
     fn take(&self) -> bool {
         let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
@@ -165,9 +169,9 @@ impl Steps {
 
 /// A check of certificates or signatures in webpki, each use of which counts as a step.
 #[derive(Debug)]
-struct Counted<'a, T>(T, &'a Steps);
+struct CountedCheck<'a, T>(T, &'a CheckBudget);
 
-impl ExtendedKeyUsageValidator for Counted<'_, KeyUsage> {
+impl ExtendedKeyUsageValidator for CountedCheck<'_, KeyUsage> {
     fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         let Self(usage, steps) = self;
         if steps.take() {
@@ -179,7 +183,7 @@ impl ExtendedKeyUsageValidator for Counted<'_, KeyUsage> {
     }
 }
 
-impl SignatureVerificationAlgorithm for Counted<'_, &dyn SignatureVerificationAlgorithm> {
+impl SignatureVerificationAlgorithm for CountedCheck<'_, &dyn SignatureVerificationAlgorithm> {
     fn verify_signature(
         &self,
         public_key: &[u8],
@@ -206,8 +210,8 @@ impl SignatureVerificationAlgorithm for Counted<'_, &dyn SignatureVerificationAl
 impl Certificate {
     fn der(&self) -> Result<CertificateDer<'_>, String> {
         match self.encoding {
-            Encoding::Der => Ok(CertificateDer::from(self.data.as_slice())),
-            Encoding::Pem => CertificateDer::from_pem_slice(&self.data)
+            CertificateEncoding::Der => Ok(CertificateDer::from(self.data.as_slice())),
+            CertificateEncoding::Pem => CertificateDer::from_pem_slice(&self.data)
                 .map_err(|_| "a certificate is not valid PEM".to_owned()),
         }
     }

@@ -10,7 +10,7 @@ use crate::store::{CallState, Violation};
 pub(super) const MEMORY: &str = "memory";
 
 #[derive(Default)]
-pub(crate) struct Exchange {
+pub(crate) struct MessageExchange {
     pub(super) operation: &'static str,
     pub(super) message: Vec<u8>,
     pub(super) response: Option<Vec<u8>>,

@@ -17,7 +17,7 @@ use super::{
     images,
 };
 use crate::{
-    capabilities::{PREPARING, Pace, denied},
+    capabilities::{PREPARING, SearchPace, denied},
     contract::bindings::admittance::plugin::{cluster, types},
     store::{CallState, Violation},
 };
@@ -83,7 +83,7 @@ async fn answer(
             Ok(question) => can_i(state, question).await,
             Err(error) => Ok(Err(error)),
         },
-        (BINDING, "oci", operation) if let Some(operation) = images::Operation::of(operation) => {
+        (BINDING, "oci", operation) if let Some(operation) = images::ImageOperation::of(operation) => {
             images::answer(state, operation, &payload).await
         }
         (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(&payload) {
@@ -145,7 +145,7 @@ fn log(state: &CallState, payload: &[u8]) {
 }
 
 #[derive(Deserialize)]
-struct Get {
+struct ResourceGet {
     api_version: String,
     kind: String,
     name: String,
@@ -153,7 +153,7 @@ struct Get {
     field_masks: Option<Vec<String>>,
 }
 
-async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answer> {
+async fn get_resource(state: &mut CallState, get: ResourceGet) -> wasmtime::Result<Answer> {
     let what = format!("{}/{} `{}`", get.api_version, get.kind, get.name);
     let namespace = get.namespace.filter(|namespace| !namespace.is_empty());
     let found = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
@@ -165,7 +165,7 @@ async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answe
 }
 
 #[derive(Deserialize)]
-struct List {
+struct KubewardenList {
     api_version: String,
     kind: String,
     namespace: Option<String>,
@@ -174,7 +174,7 @@ struct List {
     field_masks: Option<Vec<String>>,
 }
 
-async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<Answer> {
+async fn list_resources(state: &mut CallState, list: KubewardenList) -> wasmtime::Result<Answer> {
     let fields = match FieldSelector::parse(list.field_selector.as_deref().unwrap_or_default()) {
         Ok(fields) => fields,
         Err(error) => return Ok(Err(error)),
@@ -187,7 +187,7 @@ async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<A
         Err(error) => return Ok(Err(explain(error))),
     };
     let mut items = Vec::new();
-    let mut pace = Pace::new(state.deadline);
+    let mut pace = SearchPace::new(state.deadline);
     for item in found {
         if let Err(error) = pace.before(&item).await {
             return Ok(Err(explain(error)));
@@ -208,7 +208,7 @@ async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<A
 }
 
 #[derive(Deserialize)]
-struct CanI {
+struct CanIRequest {
     subject_access_review: AccessReview,
 }
 
@@ -229,7 +229,7 @@ struct ResourceAttributes {
     name: Option<String>,
 }
 
-async fn can_i(state: &mut CallState, question: CanI) -> wasmtime::Result<Answer> {
+async fn can_i(state: &mut CallState, question: CanIRequest) -> wasmtime::Result<Answer> {
     let AccessReview {
         user,
         groups,

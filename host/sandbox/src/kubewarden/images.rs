@@ -29,7 +29,7 @@ const SIGNERS: usize = 16;
 
 /// The operations of the namespace `oci` that a policy can call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum ImageOperation {
     VerifyV1,
     VerifyV2,
     Digest,
@@ -37,7 +37,7 @@ pub(super) enum Operation {
     Configuration,
 }
 
-impl Operation {
+impl ImageOperation {
     pub(super) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "v1/verify" => Self::VerifyV1,
@@ -65,9 +65,9 @@ enum RequiredSigners {
     #[serde(rename = "SigstorePubKeyVerify")]
     Keys { pub_keys: Vec<String> },
     #[serde(rename = "SigstoreKeylessVerify")]
-    Identities { keyless: Vec<Identity> },
+    Identities { keyless: Vec<SignerIdentity> },
     #[serde(rename = "SigstoreKeylessPrefixVerify")]
-    Prefixes { keyless_prefix: Vec<Prefix> },
+    Prefixes { keyless_prefix: Vec<ImagePrefix> },
     #[serde(rename = "SigstoreGithubActionsVerify")]
     Workflow { owner: String, repo: Option<String> },
     #[serde(rename = "SigstoreCertificateVerify")]
@@ -82,13 +82,13 @@ enum RequiredSigners {
 const FIRST_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
 
 #[derive(Deserialize)]
-struct Identity {
+struct SignerIdentity {
     issuer: String,
     subject: String,
 }
 
 #[derive(Deserialize)]
-struct Prefix {
+struct ImagePrefix {
     issuer: String,
     url_prefix: String,
 }
@@ -152,11 +152,11 @@ fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
 }
 
 /// Parses the query of a policy to verify an image. Returns the image's name, and the required signers.
-fn read(operation: Operation, payload: &[u8]) -> Result<(String, Signers), String> {
+fn read(operation: ImageOperation, payload: &[u8]) -> Result<(String, Signers), String> {
     let verification = match operation {
-        Operation::VerifyV1 => read_first_version(payload)?,
-        Operation::VerifyV2 => parse(payload)?,
-        Operation::Digest | Operation::Manifest | Operation::Configuration => {
+        ImageOperation::VerifyV1 => read_first_version(payload)?,
+        ImageOperation::VerifyV2 => parse(payload)?,
+        ImageOperation::Digest | ImageOperation::Manifest | ImageOperation::Configuration => {
             return Ok((parse(payload)?, Signers::default()));
         }
     };
@@ -178,7 +178,7 @@ fn number_of(signers: &Signers) -> usize {
 /// Answers a policy's query about an image before the deadline of the policy's call.
 pub(super) async fn answer(
     state: &mut CallState,
-    operation: Operation,
+    operation: ImageOperation,
     payload: &[u8],
 ) -> wasmtime::Result<Answer> {
     if state.preparing {
@@ -219,19 +219,19 @@ pub(super) async fn answer(
 
 async fn ask(
     reader: &dyn ImageReader,
-    operation: Operation,
+    operation: ImageOperation,
     image: &OciReference,
     signers: &Signers,
 ) -> Result<Vec<u8>, ImageError> {
     let text = |value: Json| value.to_string().into_bytes();
     Ok(match operation {
-        Operation::VerifyV1 | Operation::VerifyV2 => {
+        ImageOperation::VerifyV1 | ImageOperation::VerifyV2 => {
             let digest = reader.signed(image, signers).await?;
             text(json!({"is_trusted": true, "digest": digest.to_string()}))
         }
-        Operation::Digest => text(json!({"digest": reader.manifest(image).await?.digest.to_string()})),
-        Operation::Manifest => reader.manifest(image).await?.json.get().as_bytes().to_vec(),
-        Operation::Configuration => {
+        ImageOperation::Digest => text(json!({"digest": reader.manifest(image).await?.digest.to_string()})),
+        ImageOperation::Manifest => reader.manifest(image).await?.json.get().as_bytes().to_vec(),
+        ImageOperation::Configuration => {
             let (manifest, configuration) = reader.configuration(image).await?;
             let named: [(&str, &Arc<RawValue>); 2] =
                 [("manifest", &manifest.json), ("config", &configuration)];
@@ -279,32 +279,32 @@ mod tests {
         let annotated = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
         for (operation, payload, all, annotations) in [
             (
-                Operation::VerifyV1,
+                ImageOperation::VerifyV1,
                 json!({"SigstorePubKeyVerify": {"image": "a", "pub_keys": ["k", "l"], "annotations": {"a": "1"}}}),
                 vec![Signer::Key("k".to_owned()), Signer::Key("l".to_owned())],
                 annotated,
             ),
             (
-                Operation::VerifyV2,
+                ImageOperation::VerifyV2,
                 json!({"type": "SigstoreKeylessVerify", "image": "a", "keyless": [{"issuer": "i", "subject": "s"}]}),
                 vec![identity("i", "s", false)],
                 BTreeMap::new(),
             ),
             (
-                Operation::VerifyV2,
+                ImageOperation::VerifyV2,
                 json!({"type": "SigstoreKeylessPrefixVerify", "image": "a", "annotations": null,
                     "keyless_prefix": [{"issuer": "i", "url_prefix": "https://x/"}]}),
                 vec![identity("i", "https://x/", true)],
                 BTreeMap::new(),
             ),
             (
-                Operation::VerifyV2,
+                ImageOperation::VerifyV2,
                 json!({"type": "SigstoreGithubActionsVerify", "image": "a", "owner": "o", "repo": "r"}),
                 vec![identity(GITHUB, "https://github.com/o/r", true)],
                 BTreeMap::new(),
             ),
             (
-                Operation::VerifyV2,
+                ImageOperation::VerifyV2,
                 json!({"type": "SigstoreCertificateVerify", "image": "a", "certificate": b"c",
                     "certificate_chain": [b"r"], "require_rekor_bundle": true, "annotations": null}),
                 vec![Signer::Certificate {
@@ -321,7 +321,7 @@ mod tests {
         }
         let certificate = json!({"type": "SigstoreCertificateVerify", "image": "a", "certificate": [255],
             "require_rekor_bundle": true});
-        let error = read(Operation::VerifyV2, certificate.to_string().as_bytes()).unwrap_err();
+        let error = read(ImageOperation::VerifyV2, certificate.to_string().as_bytes()).unwrap_err();
         assert!(error.contains("not PEM"), "{error}");
     }
 }

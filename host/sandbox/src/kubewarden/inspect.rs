@@ -2,28 +2,28 @@ use bytes::Bytes;
 use wasmtime::{Linker, Module};
 
 use super::{
-    Mode, link,
-    metadata::{Metadata, PROTOCOL},
+    PolicyMode, link,
+    metadata::{PROTOCOL, PolicyMetadata},
     preview1, provide,
 };
 use crate::{
     Error, Grant, ModuleImport, ModuleInspection,
     engine::{Effort, chain},
-    prepare::Preparation,
+    prepare::PolicyPreparation,
 };
 
-impl Preparation {
+impl PolicyPreparation {
     /// Inspects a policy. A waPC policy is started, because only its code can report the version of its protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
-        let metadata = Metadata::parse(&module)?;
+        let metadata = PolicyMetadata::parse(&module)?;
         let module = self.core_module(&self.compile(module, Effort::Least).await?)?;
         let interface = match metadata.mode {
-            Mode::Wapc => {
+            PolicyMode::Wapc => {
                 self.start(&module, false).await?;
                 "kubewarden:wapc"
             }
-            Mode::Program => {
-                link(&self.sandbox, &module, Mode::Program)?;
+            PolicyMode::Program => {
+                link(&self.sandbox, &module, PolicyMode::Program)?;
                 "kubewarden:wasi"
             }
         };

@@ -22,7 +22,7 @@ pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct PolicyAnswer<'a> {
     accepted: bool,
     message: Option<String>,
     code: Option<u16>,
@@ -34,7 +34,8 @@ struct Answer<'a> {
 
 /// Parses the response to `validate`. `mutates` tells whether the policy may change objects.
 pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
-    let answer: Answer<'_> = serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
+    let answer: PolicyAnswer<'_> =
+        serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
     let verdict = match (answer.accepted, answer.mutated_object) {
         (false, _) => types::Verdict::Deny(types::Denial {
             code: answer

@@ -6,7 +6,7 @@ use admittance_admission::ClusterKind;
 use serde::Deserialize;
 use wasmparser::{Parser, Payload};
 
-use super::{Mode, wapc};
+use super::{PolicyMode, wapc};
 use crate::{Capability, Description, Error, ResourceHint};
 
 const SECTION: &str = "io.kubewarden.metadata";
@@ -27,8 +27,8 @@ const ANNOTATED: [&str; 3] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Metadata {
-    pub(super) mode: Mode,
+pub(super) struct PolicyMetadata {
+    pub(super) mode: PolicyMode,
     pub(super) description: Description,
     /// The annotations that are not part of the description, such as the author and the license.
     pub(super) annotations: BTreeMap<String, String>,
@@ -36,14 +36,14 @@ pub(super) struct Metadata {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Section {
+struct MetadataSection {
     protocol_version: Option<String>,
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<PolicyRule>,
     #[serde(default)]
     mutating: bool,
     #[serde(default)]
-    context_aware_resources: Vec<Resource>,
+    context_aware_resources: Vec<ContextResource>,
     #[serde(default)]
     execution_mode: ExecutionMode,
     policy_type: Option<String>,
@@ -65,7 +65,7 @@ enum ExecutionMode {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
+struct PolicyRule {
     #[serde(default)]
     api_groups: Vec<String>,
     #[serde(default)]
@@ -76,12 +76,12 @@ struct Rule {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Resource {
+struct ContextResource {
     api_version: String,
     kind: String,
 }
 
-impl Metadata {
+impl PolicyMetadata {
     /// Reads the metadata of a core module. Fails if the module is not a policy that this host can run.
     pub(super) fn parse(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
@@ -98,7 +98,7 @@ impl Metadata {
                 ))
             })?,
             // A waPC policy is recognised by its imports, so it may lack the annotations.
-            None if imports_wapc => Section::default(),
+            None if imports_wapc => MetadataSection::default(),
             None => {
                 return Err(Error::Unusable(
                     "this is a WebAssembly core module, but a plugin must be a component; build it for wasm32-wasip2, \
@@ -141,8 +141,8 @@ fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
     Ok((section, imports_wapc))
 }
 
-impl Section {
-    fn mode(&self, imports_wapc: bool) -> Result<Mode, Error> {
+impl MetadataSection {
+    fn mode(&self, imports_wapc: bool) -> Result<PolicyMode, Error> {
         if let Some(version) = self
             .protocol_version
             .as_deref()
@@ -157,14 +157,14 @@ impl Section {
             )));
         }
         match (self.execution_mode, imports_wapc) {
-            (ExecutionMode::KubewardenWapc, true) => Ok(Mode::Wapc),
+            (ExecutionMode::KubewardenWapc, true) => Ok(PolicyMode::Wapc),
             (ExecutionMode::KubewardenWapc, false) => Err(Error::Policy(
                 "its metadata says `executionMode: kubewarden-wapc`, but it imports nothing of `wapc`; annotate it \
                  again with the mode that it is built for"
                     .to_owned(),
             )),
             // The metadata decides: the SDK of WASI policies may import functions of `wapc` without calling them.
-            (ExecutionMode::Wasi, _) => Ok(Mode::Program),
+            (ExecutionMode::Wasi, _) => Ok(PolicyMode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \
                  does not run; use its source, in a `ConstraintTemplate` or as `rego` of a stage"

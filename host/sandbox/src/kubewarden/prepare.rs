@@ -5,27 +5,27 @@ use wasmtime::{Instance, Module, Store};
 use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
 
 use super::{
-    Mode, link, messages,
-    metadata::{Metadata, PROTOCOL, unknown_protocol},
+    PolicyMode, link, messages,
+    metadata::{PROTOCOL, PolicyMetadata, unknown_protocol},
     program, wapc,
 };
 use crate::{
-    Configured, Error, SettingsMistake, Step,
+    ConfigurationTime, Error, LoadStep, SettingsMistake,
     engine::{Effort, chain},
-    prepare::{Code, Header, Preparation, Prepared},
+    prepare::{Header, NativeCode, PolicyPreparation, Prepared},
     shared::SharedModule,
     snapshot::KeptMemory,
     store::CallState,
 };
 
-impl Preparation {
+impl PolicyPreparation {
     pub(crate) async fn policy(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
-        let Metadata {
+        let PolicyMetadata {
             mode, description, ..
-        } = Metadata::parse(&module)?;
+        } = PolicyMetadata::parse(&module)?;
         let (configured, artifact) = match mode {
-            Mode::Wapc => self.wapc(&module, shared).await?,
-            Mode::Program => self.program(module).await?,
+            PolicyMode::Wapc => self.wapc(&module, shared).await?,
+            PolicyMode::Program => self.program(module).await?,
         };
         let header = Header {
             fingerprint: self.fingerprint,
@@ -34,12 +34,12 @@ impl Preparation {
             settings: Some(self.settings),
             policy: Some(mode),
         };
-        let code = Code::Memory(artifact);
+        let code = NativeCode::Memory(artifact);
         Ok(Prepared { header, code })
     }
 
     /// Prepares a waPC policy: takes a snapshot after its start-up code and `validate_settings` have run.
-    async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(Configured, Bytes), Error> {
+    async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(ConfigurationTime, Bytes), Error> {
         let wizer = Wizer::new();
         let instrumented = match wizer.instrument(module) {
             Ok((context, bytes)) => self
@@ -54,39 +54,39 @@ impl Preparation {
                 let snapshot = snapshot(&wizer, &context, &mut store, instance).await?;
                 drop(store);
                 match self.checked(snapshot, shared).await {
-                    Ok(artifact) => Ok((Configured::Snapshot, artifact)),
+                    Ok(artifact) => Ok((ConfigurationTime::Snapshot, artifact)),
                     Err(reason) => {
                         let artifact = self.compile(module.clone(), Effort::Full).await?;
-                        Ok((Configured::PerCall { reason }, artifact))
+                        Ok((ConfigurationTime::PerCall { reason }, artifact))
                     }
                 }
             }
             Err(reason) => {
                 let artifact = self.compile(module.clone(), Effort::Full).await?;
                 self.validated(&artifact).await?;
-                Ok((Configured::PerCall { reason }, artifact))
+                Ok((ConfigurationTime::PerCall { reason }, artifact))
             }
         }
     }
 
-    async fn program(&self, module: Bytes) -> Result<(Configured, Bytes), Error> {
+    async fn program(&self, module: Bytes) -> Result<(ConfigurationTime, Bytes), Error> {
         let artifact = self.compile(module, Effort::Full).await?;
-        let pre = link(&self.sandbox, &self.core_module(&artifact)?, Mode::Program)?;
+        let pre = link(&self.sandbox, &self.core_module(&artifact)?, PolicyMode::Program)?;
         let settings = self.settings.clone().into_bytes();
         let mut store = self.store();
-        let answer = self.within(&mut store, Step::ValidateSettings, async |store| {
+        let answer = self.within(&mut store, LoadStep::ValidateSettings, async |store| {
             program::run(store, &pre, "validate-settings", settings).await
         });
         check_settings(Ok(answer.await?))?;
         let reason = "it is a WASI policy, a program that runs from its start for each call".to_owned();
-        Ok((Configured::PerCall { reason }, artifact))
+        Ok((ConfigurationTime::PerCall { reason }, artifact))
     }
 
     /// Starts an instance of a waPC policy, and lets it validate the settings.
     async fn validated(&self, artifact: &Bytes) -> Result<(Store<CallState>, Instance), Error> {
         let (mut store, instance) = self.start(&self.core_module(artifact)?, false).await?;
         let settings = self.settings.clone().into_bytes();
-        let answer = self.within(&mut store, Step::ValidateSettings, async |store| {
+        let answer = self.within(&mut store, LoadStep::ValidateSettings, async |store| {
             wapc::call(store, instance, "validate_settings", settings).await
         });
         check_settings(answer.await?)?;
@@ -100,10 +100,10 @@ impl Preparation {
         module: &Module,
         is_started: bool,
     ) -> Result<(Store<CallState>, Instance), Error> {
-        let pre = link(&self.sandbox, module, Mode::Wapc)?;
+        let pre = link(&self.sandbox, module, PolicyMode::Wapc)?;
         let mut store = self.store();
         let instance = self
-            .within(&mut store, Step::Start, async |store| {
+            .within(&mut store, LoadStep::Start, async |store| {
                 wapc::instance(store, &pre, is_started).await
             })
             .await?;
@@ -113,7 +113,7 @@ impl Preparation {
 
     /// Checks the protocol version. If the policy does not report its version, the version in its metadata is checked.
     async fn check_protocol(&self, store: &mut Store<CallState>, instance: Instance) -> Result<(), Error> {
-        let answer = self.within(store, Step::Start, async |store| {
+        let answer = self.within(store, LoadStep::Start, async |store| {
             wapc::call(store, instance, "protocol_version", Vec::new()).await
         });
         match answer.await? {
@@ -172,7 +172,7 @@ async fn snapshot(
     store: &mut Store<CallState>,
     instance: Instance,
 ) -> Result<Result<Vec<u8>, String>, Error> {
-    let mut reader = Reader {
+    let mut reader = SectionReader {
         store,
         instance,
         kept: KeptMemory::default(),
@@ -186,7 +186,7 @@ async fn snapshot(
     })
 }
 
-struct Reader<'a> {
+struct SectionReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     kept: KeptMemory,
@@ -194,7 +194,7 @@ struct Reader<'a> {
     missing: Option<String>,
 }
 
-impl InstanceState for Reader<'_> {
+impl InstanceState for SectionReader<'_> {
     async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
         let global = self.instance.get_global(&mut *self.store, name);
         match global.map(|global| global.get(&mut *self.store)) {

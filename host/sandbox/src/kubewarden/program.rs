@@ -4,7 +4,7 @@ use admittance_admission::FailureKind;
 use wasmtime::{Caller, FuncType, InstancePre, Linker, Store, ValType};
 use wasmtime_wasi::I32Exit;
 
-use super::{exchange::Exchange, host_calls, wapc::START};
+use super::{exchange::MessageExchange, host_calls, wapc::START};
 use crate::store::{CallState, Violation};
 
 /// The first argument of the policy's program, which is by convention its own name.
@@ -20,11 +20,11 @@ pub(super) async fn run(
     argument: &'static str,
     input: Vec<u8>,
 ) -> wasmtime::Result<Vec<u8>> {
-    store.data_mut().exchange = Exchange {
+    store.data_mut().exchange = MessageExchange {
         arguments: vec![NAME, argument],
         input: bytes::Bytes::from(input).into(),
         output: Some(Vec::new()),
-        ..Exchange::default()
+        ..MessageExchange::default()
     };
     let instance = pre.instantiate_async(&mut *store).await?;
     store.data_mut().guest_begins();

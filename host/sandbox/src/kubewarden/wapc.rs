@@ -5,7 +5,7 @@ use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
 use wasmtime_wasi::I32Exit;
 
 use super::{
-    exchange::{Exchange, parts, put, take, take_text},
+    exchange::{MessageExchange, parts, put, take, take_text},
     host_calls,
 };
 use crate::store::CallState;
@@ -82,7 +82,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 
 /// Returns the error (if `is_error`) or the result (otherwise) of the policy's last host call. It is empty if that call
 /// had the other outcome.
-fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
+fn host_answer(exchange: &MessageExchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer
     } else {
@@ -129,10 +129,10 @@ pub(super) async fn call(
     let function = instance.get_typed_func::<(Length, Length), i32>(&mut *store, GUEST_CALL)?;
     let length = |bytes: &[u8]| u32::try_from(bytes.len());
     let lengths = (length(operation.as_bytes())?, length(&message)?);
-    store.data_mut().exchange = Exchange {
+    store.data_mut().exchange = MessageExchange {
         operation,
         message,
-        ..Exchange::default()
+        ..MessageExchange::default()
     };
     let succeeded = function.call_async(&mut *store, lengths).await? == 1;
     let exchange = std::mem::take(&mut store.data_mut().exchange);

@@ -8,7 +8,7 @@ use wasm_encoder::{
 
 use super::{
     Item, Kind, PerKind,
-    module::{IMPORTS, Merged},
+    module::{IMPORTS, MergedModule},
     parsed_component::{OtherPart, ParsedComponent},
 };
 
@@ -39,7 +39,7 @@ impl ParsedComponent<'_> {
                 Item::Defined { core_module, .. } => numbers.contains(core_module),
             });
             let exports: Vec<_> = selected.copied().collect();
-            let merged = Merged::of(&self.core_modules, numbers, &exports)?;
+            let merged = MergedModule::of(&self.core_modules, numbers, &exports)?;
             placed.instantiate(&mut component, &merged, &exports)?;
         }
         for kept in &self.after {
@@ -130,7 +130,7 @@ impl<'a> NewIndices<'a> {
     fn instantiate(
         &mut self,
         component: &mut wasm_encoder::Component,
-        merged: &Merged,
+        merged: &MergedModule,
         exports: &[(Kind, Item)],
     ) -> Option<()> {
         component.section(&RawSection {

@@ -13,12 +13,12 @@ use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 /// The name of the instance from which a merged module imports all items. The names of its items are numbers.
 pub(super) const IMPORTS: &str = "";
 
-pub(super) struct Merged {
+pub(super) struct MergedModule {
     pub(super) bytes: Vec<u8>,
     pub(super) imports: Vec<(Kind, Item)>,
 }
 
-impl Merged {
+impl MergedModule {
     pub(super) fn of(
         core_modules: &[CoreModule<'_>],
         numbers: &[usize],
@@ -37,13 +37,13 @@ impl Merged {
         }
         let (indices, imports) = Indices::assign(&core_modules)?;
         let reachable = reachable(&core_modules, exports)?;
-        let mut sections = Sections::default();
+        let mut sections = ModuleSections::default();
         for (name, (kind, item)) in exports.iter().enumerate() {
             let index = indices.index(*kind, *item)?;
             sections.exports.export(&name.to_string(), (*kind).into(), index);
         }
         for (number, core_module) in &core_modules {
-            let mut renumbered = Renumbered {
+            let mut renumbered = IndexTranslation {
                 indices: &indices,
                 number: *number,
                 core_module,
@@ -59,14 +59,14 @@ impl Merged {
 
 struct Indices {
     /// For each original module, by its number: the first index of its items of each kind in the merged module.
-    first: HashMap<usize, First>,
+    first: HashMap<usize, FirstIndices>,
     imports: HashMap<(Kind, Item), u32>,
     /// The values of immutable globals, which replace references to these globals in constant expressions.
     constants: HashMap<Item, i32>,
 }
 
 #[derive(Clone, Default)]
-struct First {
+struct FirstIndices {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
@@ -81,13 +81,13 @@ impl Indices {
         let mut indices = Self {
             first: core_modules
                 .iter()
-                .map(|(number, _)| (*number, First::default()))
+                .map(|(number, _)| (*number, FirstIndices::default()))
                 .collect(),
             imports: HashMap::new(),
             constants: HashMap::new(),
         };
         let mut imports = Vec::new();
-        let mut next = First::default();
+        let mut next = FirstIndices::default();
         for (kind, item, _) in core_modules
             .iter()
             .flat_map(|(_, core_module)| &core_module.imports)
@@ -184,20 +184,20 @@ fn count(number: usize) -> Option<u32> {
 }
 
 /// Translates the indices that an original module uses to indices of the merged module.
-struct Renumbered<'a> {
+struct IndexTranslation<'a> {
     indices: &'a Indices,
     number: usize,
     core_module: &'a CoreModule<'a>,
 }
 
-impl Renumbered<'_> {
+impl IndexTranslation<'_> {
     fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
         let item = self.core_module.item(self.number, kind, index);
         item.and_then(|item| self.indices.index(kind, item))
             .ok_or(Error::UserError(()))
     }
 
-    fn add(&self, index: u32, first: impl Fn(&First) -> u32) -> Result<u32, Error<()>> {
+    fn add(&self, index: u32, first: impl Fn(&FirstIndices) -> u32) -> Result<u32, Error<()>> {
         let first = self.indices.first.get(&self.number).map(first);
         first
             .and_then(|first| first.checked_add(index))
@@ -205,7 +205,7 @@ impl Renumbered<'_> {
     }
 }
 
-impl Reencode for Renumbered<'_> {
+impl Reencode for IndexTranslation<'_> {
     type Error = ();
 
     fn function_index(&mut self, index: u32) -> Result<u32, Error<()>> {
@@ -289,7 +289,7 @@ fn is_passive(kind: &DataKind<'_>) -> bool {
 }
 
 #[derive(Default)]
-struct Sections<'a> {
+struct ModuleSections<'a> {
     types: TypeSection,
     imports: ImportSection,
     functions: FunctionSection,
@@ -304,11 +304,11 @@ struct Sections<'a> {
     active_data: Vec<(u32, ConstExpr, &'a [u8])>,
 }
 
-impl<'a> Sections<'a> {
+impl<'a> ModuleSections<'a> {
     /// Adds an original module, but no imports that an earlier module has added, and no unreachable functions.
     fn add(
         &mut self,
-        renumbered: &mut Renumbered<'a>,
+        renumbered: &mut IndexTranslation<'a>,
         imports: &[(Kind, Item)],
         reachable: &HashSet<Item>,
     ) -> Result<(), Error<()>> {

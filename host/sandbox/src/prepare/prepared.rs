@@ -3,14 +3,14 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Configured, Description, Error, kubewarden::Mode};
+use crate::{ConfigurationTime, Description, Error, kubewarden::PolicyMode};
 
 /// A checked, configured and compiled plugin. Its header and code can be stored on disk, under a key that consists of
 /// the module's digest, the settings and the [fingerprint](crate::Sandbox::fingerprint).
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) header: Header,
-    pub(crate) code: Code,
+    pub(crate) code: NativeCode,
 }
 
 /// Native code.
@@ -20,7 +20,7 @@ pub struct Prepared {
 /// code when it reads it (see [`Prepared::from_file`]). The fingerprint and wasmtime itself refuse code of another
 /// version or configuration.
 #[derive(Clone, derive_more::Debug)]
-pub(crate) enum Code {
+pub(crate) enum NativeCode {
     #[debug("{} bytes", _0.len())]
     Memory(Bytes),
     /// A file that begins with the code. Because it is mapped into memory, nobody may write to it again, but it may be
@@ -33,10 +33,10 @@ pub(crate) enum Code {
 pub(crate) struct Header {
     pub(crate) fingerprint: String,
     pub(crate) description: Description,
-    pub(crate) configured: Configured,
+    pub(crate) configured: ConfigurationTime,
     /// The settings, if every call must run `configure`; otherwise `None`.
     pub(crate) settings: Option<String>,
-    pub(crate) policy: Option<Mode>,
+    pub(crate) policy: Option<PolicyMode>,
 }
 
 impl Prepared {
@@ -46,7 +46,7 @@ impl Prepared {
     }
 
     /// Returns whether the plugin was configured once, or is configured in every call.
-    pub fn configured(&self) -> &Configured {
+    pub fn configured(&self) -> &ConfigurationTime {
         &self.header.configured
     }
 
@@ -59,8 +59,8 @@ impl Prepared {
     /// Returns the native code of the plugin, if it is in memory rather than in a file.
     pub fn code(&self) -> Option<&Bytes> {
         match &self.code {
-            Code::Memory(bytes) => Some(bytes),
-            Code::File(_) => None,
+            NativeCode::Memory(bytes) => Some(bytes),
+            NativeCode::File(_) => None,
         }
     }
 
@@ -73,7 +73,7 @@ impl Prepared {
     ///
     /// Fails when the header is malformed.
     pub fn from_bytes(code: impl Into<Bytes>, header: &[u8]) -> Result<Self, Error> {
-        Self::new(Code::Memory(code.into()), header)
+        Self::new(NativeCode::Memory(code.into()), header)
     }
 
     /// Creates a plugin from its [header](Self::header) and a file that begins with its native code. Loading the plugin
@@ -85,10 +85,10 @@ impl Prepared {
     ///
     /// Fails when the header is malformed.
     pub fn from_file(path: impl Into<PathBuf>, header: &[u8]) -> Result<Self, Error> {
-        Self::new(Code::File(path.into()), header)
+        Self::new(NativeCode::File(path.into()), header)
     }
 
-    fn new(code: Code, header: &[u8]) -> Result<Self, Error> {
+    fn new(code: NativeCode, header: &[u8]) -> Result<Self, Error> {
         let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
         Ok(Self { header, code })
     }

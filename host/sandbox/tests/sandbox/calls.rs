@@ -4,10 +4,10 @@ use admittance_admission::{
     Chain, Deadline, Evaluation, EvaluationSources, FailureKind, Hook, Mode, NoAuthorizer, Response,
     StageSpec, StaticNamespaces, Verdict,
 };
-use admittance_sandbox::{Configured, Limits, PluginConfig};
+use admittance_sandbox::{CallLimits, ConfigurationTime, PluginConfig};
 
 use crate::{
-    guest::{ANSWER, Answer, CONFIGURED, Guest, SCRATCH, TEXT, data},
+    guest::{ANSWER, CONFIGURED, Guest, GuestAnswer, SCRATCH, TEXT, data},
     harness::{answer, call, config, load, load_with, log_lines, request, sandbox, small},
     wrapper::wrapped,
 };
@@ -25,17 +25,20 @@ fn verdict(response: &Response) -> String {
 async fn a_plugins_verdict_becomes_the_response() {
     for (guest, expected) in [
         (Guest::default(), "allow []"),
-        (Guest::answering(&Answer::Warn("careful")), r#"allow ["careful"]"#),
         (
-            Guest::answering(&Answer::Patch(r#"[{"op":"remove","path":"/a"}]"#)),
+            Guest::answering(&GuestAnswer::Warn("careful")),
+            r#"allow ["careful"]"#,
+        ),
+        (
+            Guest::answering(&GuestAnswer::Patch(r#"[{"op":"remove","path":"/a"}]"#)),
             r#"patch [{"op":"remove","path":"/a"}]"#,
         ),
         (
-            Guest::answering(&Answer::Replace(r#"{"a":1}"#)),
+            Guest::answering(&GuestAnswer::Replace(r#"{"a":1}"#)),
             r#"replace {"a":1}"#,
         ),
         (
-            Guest::answering(&Answer::Deny {
+            Guest::answering(&GuestAnswer::Deny {
                 code: 422,
                 reason: "Bad",
                 message: "No.",
@@ -43,7 +46,7 @@ async fn a_plugins_verdict_becomes_the_response() {
             "deny 422 Bad No.",
         ),
         (
-            Guest::answering(&Answer::Deny {
+            Guest::answering(&GuestAnswer::Deny {
                 code: 200,
                 reason: "",
                 message: "No.",
@@ -114,19 +117,19 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
         ),
         (
             "its own error",
-            Guest::answering(&Answer::Error("disk is full")),
+            Guest::answering(&GuestAnswer::Error("disk is full")),
             FailureKind::Error,
             "disk is full",
         ),
         (
             "no patch",
-            Guest::answering(&Answer::Patch("{}")),
+            Guest::answering(&GuestAnswer::Patch("{}")),
             FailureKind::InvalidResponse,
             "JSON Patch",
         ),
         (
             "no object",
-            Guest::answering(&Answer::Replace("[]")),
+            Guest::answering(&GuestAnswer::Replace("[]")),
             FailureKind::InvalidResponse,
             "not a JSON object",
         ),
@@ -152,7 +155,7 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
             "more than the host copies",
             Guest {
                 pages: 100,
-                ..Guest::answering(&Answer::Huge(5_000_000))
+                ..Guest::answering(&GuestAnswer::Huge(5_000_000))
             },
             FailureKind::OutputTooLarge,
             "1048576 bytes",
@@ -161,7 +164,7 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
             "a little too much",
             Guest {
                 pages: 100,
-                ..Guest::answering(&Answer::Huge((1 << 20) + 1))
+                ..Guest::answering(&GuestAnswer::Huge((1 << 20) + 1))
             },
             FailureKind::OutputTooLarge,
             "1048577 bytes",
@@ -213,7 +216,7 @@ async fn the_settings_of_a_plugin_are_kept_in_its_snapshot() {
     let plugin = load_with(sandbox(), &keeps_settings(), "7", &config())
         .await
         .unwrap();
-    assert_eq!(*plugin.configured(), Configured::Snapshot);
+    assert_eq!(*plugin.configured(), ConfigurationTime::Snapshot);
     for _ in 0..3 {
         assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
     }
@@ -229,8 +232,8 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             .await
             .unwrap();
         let reason = match prepared.configured() {
-            Configured::Snapshot => None,
-            Configured::PerCall { reason } => Some(reason.as_str()),
+            ConfigurationTime::Snapshot => None,
+            ConfigurationTime::PerCall { reason } => Some(reason.as_str()),
         };
         assert_eq!(reason.is_some(), why.is_some(), "{reason:?}");
         assert!(
@@ -246,7 +249,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
     let prepared = sandbox()
         .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
         .await;
-    let Configured::PerCall { reason } = prepared.unwrap().configured().clone() else {
+    let ConfigurationTime::PerCall { reason } = prepared.unwrap().configured().clone() else {
         panic!("a component in a component in a component has a snapshot")
     };
     assert!(reason.contains("nested components with modules"), "{reason}");
@@ -257,7 +260,7 @@ async fn a_plugin_that_cannot_be_snapshotted_is_configured_in_each_call() {
     let table = "(table 1 funcref) (func $unused (table.set (i32.const 0) (ref.null func)))";
     let guest = keeps_settings().with_items(table);
     let plugin = load_with(sandbox(), &guest, "9", &config()).await.unwrap();
-    let Configured::PerCall { reason } = plugin.configured() else {
+    let ConfigurationTime::PerCall { reason } = plugin.configured() else {
         panic!("{:?}", plugin.configured())
     };
     assert!(reason.contains("table.set"), "{reason}");
@@ -268,9 +271,9 @@ async fn a_plugin_that_cannot_be_snapshotted_is_configured_in_each_call() {
 
 fn with_time(time: Duration) -> PluginConfig {
     PluginConfig {
-        limits: Limits {
+        limits: CallLimits {
             time,
-            ..Limits::default()
+            ..CallLimits::default()
         },
         ..config()
     }

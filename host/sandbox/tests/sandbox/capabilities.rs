@@ -6,7 +6,7 @@ use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FailureKind, Grants, Hook,
     HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, Verdict,
 };
-use admittance_sandbox::{Configured, PluginConfig};
+use admittance_sandbox::{ConfigurationTime, PluginConfig};
 use async_trait::async_trait;
 
 use crate::{
@@ -99,10 +99,10 @@ impl HttpSender for Echo {
 
 /// A control plane that never answers.
 #[derive(Debug)]
-struct Silent;
+struct SilentControlPlane;
 
 #[async_trait]
-impl HttpSender for Silent {
+impl HttpSender for SilentControlPlane {
     async fn send(
         &self,
         _grant: &HttpGrant,
@@ -256,7 +256,7 @@ async fn a_plugin_sends_requests_only_to_granted_origins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_function_times_out_before_the_deadline_of_the_call() {
-    let sandbox = sandbox_with(|config| config.http = Some(Arc::new(Silent)));
+    let sandbox = sandbox_with(|config| config.http = Some(Arc::new(SilentControlPlane)));
     let grants = Grants {
         http: vec![granted("https://a.example")],
         ..Grants::default()
@@ -433,7 +433,7 @@ async fn a_plugin_with_an_open_stream_is_not_snapshotted() {
     let plugin = load_with(sandbox(), &guest.with_configure(&code), "{}", &config())
         .await
         .unwrap();
-    let Configured::PerCall { reason } = plugin.configured() else {
+    let ConfigurationTime::PerCall { reason } = plugin.configured() else {
         panic!("{:?}", plugin.configured())
     };
     assert!(reason.contains("host resource"), "{reason}");
@@ -492,6 +492,6 @@ async fn grants_do_not_apply_to_configure_even_within_a_call() {
         ..Grants::default()
     });
     let plugin = load_with(sandbox(), &guest, "{}", &config).await.unwrap();
-    assert!(matches!(plugin.configured(), Configured::PerCall { .. }));
+    assert!(matches!(plugin.configured(), ConfigurationTime::PerCall { .. }));
     call(&plugin).await.unwrap();
 }

@@ -6,7 +6,7 @@ use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FailureKind, Grants,
     GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request, Verdict,
 };
-use admittance_sandbox::{Configured, Error, PluginConfig};
+use admittance_sandbox::{ConfigurationTime, Error, PluginConfig};
 use async_trait::async_trait;
 
 use crate::harness::{config, sandbox_with};
@@ -19,10 +19,10 @@ const PLUGIN_0_1_0: &str = concat!(
 
 /// A control plane that never answers requests for the Node `far`.
 #[derive(Debug)]
-struct Nodes;
+struct UnansweredNodes;
 
 #[async_trait]
-impl ClusterReader for Nodes {
+impl ClusterReader for UnansweredNodes {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -63,7 +63,7 @@ fn endpoints(node: &str) -> Request {
 #[tokio::test]
 async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     let module = std::fs::read(PLUGIN_0_1_0).unwrap();
-    let sandbox = sandbox_with(|config| config.cluster = Some(Arc::new(Nodes)));
+    let sandbox = sandbox_with(|config| config.cluster = Some(Arc::new(UnansweredNodes)));
     let inspected = sandbox.inspect(module.clone()).await.unwrap();
     assert_eq!(inspected.contract.as_deref(), Some("0.1.0"));
     assert_eq!(inspected.description.name, "edge-health");
@@ -84,7 +84,7 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     );
 
     let prepared = sandbox.prepare(module, "{}", &config()).await.unwrap();
-    assert_eq!(*prepared.configured(), Configured::Snapshot);
+    assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
     let deadline = || Deadline::after(Duration::from_secs(60));
     let plugin = sandbox.load(&prepared, &config()).unwrap();
     let failure = plugin

@@ -107,7 +107,7 @@ impl Guest {
         }
     }
 
-    pub(crate) fn answering(answer: &Answer) -> Self {
+    pub(crate) fn answering(answer: &GuestAnswer) -> Self {
         Self::default()
             .with_data(ANSWER, &answer.encode(TEXT))
             .with_data(TEXT, answer.texts().as_bytes())
@@ -191,7 +191,7 @@ pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum GuestAnswer {
     Patch(&'static str),
     Replace(&'static str),
     Deny {
@@ -205,7 +205,7 @@ pub(crate) enum Answer {
     Huge(u32),
 }
 
-impl Answer {
+impl GuestAnswer {
     fn texts(&self) -> String {
         match self {
             Self::Patch(text) | Self::Replace(text) | Self::Error(text) | Self::Warn(text) => {

@@ -9,7 +9,7 @@ use std::{
 use admittance_admission::{
     Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request, Response,
 };
-use admittance_sandbox::{Error, Limits, Plugin, PluginConfig, Sandbox, SandboxConfig};
+use admittance_sandbox::{CallLimits, Error, Plugin, PluginConfig, Sandbox, SandboxConfig};
 
 use crate::guest::Guest;
 
@@ -68,9 +68,9 @@ pub(crate) fn config() -> PluginConfig {
     // Initialises the log, because every test calls this function before it logs.
     LazyLock::force(&LOG);
     // The limits are generous because the machine may be busy. Tests of limits use their own.
-    let limits = Limits {
+    let limits = CallLimits {
         time: Duration::from_secs(30),
-        ..Limits::default()
+        ..CallLimits::default()
     };
     PluginConfig {
         name: "guest".to_owned(),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use admittance_admission::{Digest, FailureKind};
-use admittance_sandbox::{Configured, Error, Limits, Meter, PluginConfig, Prepared, Step};
+use admittance_sandbox::{CallLimits, CallMeter, ConfigurationTime, Error, LoadStep, PluginConfig, Prepared};
 use tempfile::TempDir;
 
 use crate::{
@@ -168,7 +168,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
             .prepare(module.clone(), settings, &config())
             .await
             .unwrap();
-        assert_eq!(*prepared.configured(), Configured::Snapshot);
+        assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
         let plugin = sandbox.load(&prepared, &config()).unwrap();
         let failure = call(&plugin).await.unwrap_err();
         assert!(failure.message.ends_with(settings), "{failure:?}");
@@ -202,7 +202,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
 
 #[tokio::test]
 async fn a_meter_measures_the_cost_of_calls() {
-    let meter = Arc::new(Meter::default());
+    let meter = Arc::new(CallMeter::default());
     let sandbox = sandbox_with(|config| config.meter = Some(meter.clone()));
     let module = Guest::default().component();
     let prepared = sandbox.prepare(module, "{}", &config()).await.unwrap();
@@ -224,9 +224,9 @@ async fn a_module_above_the_size_limit_is_refused() {
 
 #[tokio::test]
 async fn a_memory_limit_above_the_maximum_is_refused() {
-    let limits = Limits {
+    let limits = CallLimits {
         memory: 2 << 30,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let config = PluginConfig { limits, ..config() };
     let error = sandbox()
@@ -284,7 +284,7 @@ async fn configure_is_limited_in_time_and_memory() {
             .await
             .unwrap_err();
         let Error::Call {
-            step: Step::Configure,
+            step: LoadStep::Configure,
             failure,
         } = error
         else {
@@ -338,7 +338,7 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
         .prepare(guest.component(), "{}", &config())
         .await
         .unwrap();
-    assert_eq!(*prepared.configured(), Configured::Snapshot);
+    assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
     call(&sandbox().load(&prepared, &config()).unwrap())
         .await
         .unwrap();
@@ -353,7 +353,7 @@ async fn a_snapshot_is_tested_before_it_is_used() {
         .prepare(guest.component(), "{}", &config())
         .await
         .unwrap();
-    let Configured::PerCall { reason } = prepared.configured() else {
+    let ConfigurationTime::PerCall { reason } = prepared.configured() else {
         panic!("{:?}", prepared.configured())
     };
     assert!(reason.contains("differently"), "{reason}");
@@ -404,7 +404,7 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
         }
         let guest = Guest::default();
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
-        assert_eq!(*prepared.configured(), Configured::Snapshot);
+        assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
         // A sandbox without a compiler process produces the same code.
         let code = prepared.code().unwrap().clone();

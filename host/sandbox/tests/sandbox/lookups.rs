@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use admittance_admission::{
-    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    FailureKind, Grants, Hook, UserInfo, Verdict,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
+    Deadline, FailureKind, Grants, Hook, UserInfo, Verdict,
 };
 use admittance_sandbox::{PluginConfig, Sandbox};
 use async_trait::async_trait;
@@ -16,12 +16,12 @@ use crate::{
 
 /// A control plane that records queries. The user `jo` may do everything in it.
 #[derive(Debug, Default)]
-struct Reader {
+struct RecordingControlPlane {
     received: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl ClusterReader for Reader {
+impl ClusterReader for RecordingControlPlane {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -61,9 +61,9 @@ impl ClusterReader for Reader {
         user: &UserInfo,
         action: &AccessAttributes,
         _deadline: Deadline,
-    ) -> Result<Access, ClusterError> {
+    ) -> Result<AccessCheckResult, ClusterError> {
         self.received.lock().unwrap().push(format!("{action:?}"));
-        Ok(Access {
+        Ok(AccessCheckResult {
             allowed: user.username == "jo",
             reason: format!("asked for {}", user.username),
         })
@@ -196,7 +196,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
 /// A plugin of a chain in a namespace cannot read objects that are in other namespaces or in none.
 #[tokio::test]
 async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
-    let reader = Arc::new(Reader::default());
+    let reader = Arc::new(RecordingControlPlane::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
     let listed = r#"v1/Node Some("shop") "l" Some(7) Some("here")"#;
@@ -229,7 +229,7 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
 
 #[tokio::test]
 async fn a_page_of_a_list_contains_only_the_requested_fields() {
-    let reader = Arc::new(Reader::default());
+    let reader = Arc::new(RecordingControlPlane::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
     let nodes = ClusterKind::new("v1", "Node");
@@ -283,7 +283,7 @@ fn asks(other: bool) -> Guest {
 
 #[tokio::test]
 async fn access_checks_need_a_grant() {
-    let reader = Arc::new(Reader::default());
+    let reader = Arc::new(RecordingControlPlane::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
     let (own, any) = (ClusterKind::own_access(), ClusterKind::any_access());

@@ -8,13 +8,13 @@ use wasmparser::{ComponentAlias, ComponentExternalKind, Parser, Payload};
 
 /// The number of definitions of each kind in a component so far, which is also the next definition's index.
 #[derive(Default)]
-struct Defined {
+struct DefinitionCounts {
     types: u32,
     instances: u32,
     functions: u32,
 }
 
-impl Defined {
+impl DefinitionCounts {
     fn add(&mut self, kind: ComponentExternalKind) -> (ComponentExportKind, u32) {
         let (kind, next) = match kind {
             ComponentExternalKind::Type => (ComponentExportKind::Type, &mut self.types),
@@ -29,7 +29,7 @@ impl Defined {
 /// Wraps a component in another one, which instantiates it `times` times and exports the last instance.
 pub(crate) fn wrapped(inner: &[u8], times: usize) -> Vec<u8> {
     let mut wrapper = Component::new();
-    let mut defined = Defined::default();
+    let mut defined = DefinitionCounts::default();
     let (mut arguments, mut names) = (Vec::new(), Vec::new());
     let (mut depth, mut is_in_imports) = (0, true);
     for payload in Parser::new(0).parse_all(inner) {

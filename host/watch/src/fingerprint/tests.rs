@@ -37,10 +37,10 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {
         let found = Fingerprint::with([path.clone()], &[], &mut digests);
-        assert_eq!(found.contents[&path], Content::File(kept));
+        assert_eq!(found.contents[&path], FileContent::File(kept));
     }
     std::fs::write(&path, "22").unwrap();
-    let expected = Content::File(Sha256::digest("22").into());
+    let expected = FileContent::File(Sha256::digest("22").into());
     for _ in 0..2 {
         let found = Fingerprint::with([path.clone()], &[], &mut digests);
         assert_eq!(found.contents[&path], expected);

@@ -193,7 +193,7 @@ async fn the_deadline_is_sent_as_the_timeout() {
 }
 
 #[derive(Debug)]
-enum Expected {
+enum ExpectedVerdict {
     Allow,
     /// The webhook adds a JSON Patch with this number of operations.
     Patch(usize),
@@ -208,13 +208,13 @@ const EMPTY: &str = "the webhook denied the request without explanation";
 /// differs from it. `UID` stands for the uid of the request.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
-    use Expected::{Allow, Deny, Invalid, Patch};
+    use ExpectedVerdict::{Allow, Deny, Invalid, Patch};
     // This is `[{"op":"add","path":"/x","value":1}]` in base64.
     const ADD: &str = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3giLCJ2YWx1ZSI6MX1d";
     let v1 = |response: Value| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
-    let rows: Vec<(&str, ReviewVersion, Value, Expected)> = vec![
+    let rows: Vec<(&str, ReviewVersion, Value, ExpectedVerdict)> = vec![
         ("allowed", V1, v1(json!({"uid": "UID", "allowed": true})), Allow),
         (
             "allowed with a status",
@@ -529,21 +529,21 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     }
 }
 
-async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, expected: &Expected) {
+async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, expected: &ExpectedVerdict) {
     let request = pod_create();
     let reply = reply.replace("UID", request.uid.as_str());
     let (_server, webhook) = serve(review(version), always(move || answer(status, reply.clone())));
     let answer = call(&webhook, &request).await;
     let matches = match (&answer, expected) {
         (Ok(response), _) => match (&response.verdict, expected) {
-            (Verdict::Allow, Expected::Allow) => true,
-            (Verdict::Patch(patch), Expected::Patch(length)) => patch.len() == *length,
-            (Verdict::Deny(denial), Expected::Deny(code, reason, message)) => {
+            (Verdict::Allow, ExpectedVerdict::Allow) => true,
+            (Verdict::Patch(patch), ExpectedVerdict::Patch(length)) => patch.len() == *length,
+            (Verdict::Deny(denial), ExpectedVerdict::Deny(code, reason, message)) => {
                 (denial.code(), &*denial.reason, &*denial.message) == (*code, *reason, *message)
             }
             _ => false,
         },
-        (Err(failure), Expected::Invalid(part)) => {
+        (Err(failure), ExpectedVerdict::Invalid(part)) => {
             failure.kind == FailureKind::InvalidResponse
                 && failure.message.contains(part)
                 && failure.message.contains("https://hook.ns.svc/admit")

@@ -7,9 +7,9 @@ use rcgen::{
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct WebhookAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl WebhookAuthority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,35 +1,39 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, EvaluationSources, FailureKind, NoAuthorizer, Protocol, Refusal,
-    RefusalCause, ServiceNaming, Stage, StaticNamespaces,
+    Chain, Deadline, Decision, Evaluation, EvaluationSources, FailureKind, NoAuthorizer, Protocol,
+    RefusalCause, RequestRefusal, ServiceNaming, Stage, StaticNamespaces,
 };
-use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
+use admittance_webhook::{AddressOverrides, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::{
     BCS_HOST, application, call,
-    certificates::Authority,
+    certificates::WebhookAuthority,
     clients_of, config, replaces, serve,
-    server::{Server, always, answer, echo, endless, silent_at_first},
+    server::{TestWebhook, always, answer, echo, endless, silent_at_first},
     service,
 };
 
 const BOTH: [Version; 2] = [Version::HTTP_2, Version::HTTP_11];
 
-fn start(version: Version, authority: &Authority, handler: crate::server::Handler) -> Server {
+fn start(
+    version: Version,
+    authority: &WebhookAuthority,
+    handler: crate::server::AnswerHandler,
+) -> TestWebhook {
     let tls = authority.server(&[BCS_HOST]);
     match version {
-        Version::HTTP_2 => Server::start(tls, handler),
-        _ => Server::start_http1(tls, handler),
+        Version::HTTP_2 => TestWebhook::start(tls, handler),
+        _ => TestWebhook::start_http1(tls, handler),
     }
 }
 
 #[tokio::test]
 async fn connections_to_a_webhook_server_are_reused() {
     for version in BOTH {
-        let authority = Authority::new();
+        let authority = WebhookAuthority::new();
         let mut server = start(version, &authority, echo());
         let clients = clients_of(&server);
         let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
@@ -50,7 +54,10 @@ async fn connections_to_a_webhook_server_are_reused() {
 
         // The next webhook trusts an additional CA, so it needs its own connection.
         let wider = WebhookConfig {
-            ca_bundle: Some(vec![authority.certificate(), Authority::new().certificate()]),
+            ca_bundle: Some(vec![
+                authority.certificate(),
+                WebhookAuthority::new().certificate(),
+            ]),
             ..config(Protocol::BcsResource, &authority)
         };
         let wider = Webhook::new(wider, &clients).unwrap();
@@ -61,7 +68,7 @@ async fn connections_to_a_webhook_server_are_reused() {
 
 #[tokio::test]
 async fn a_closed_connection_is_replaced() {
-    let authority = Authority::new();
+    let authority = WebhookAuthority::new();
     let handler = always(|| {
         let mut answer = answer(200, "{}");
         answer
@@ -80,7 +87,7 @@ async fn a_closed_connection_is_replaced() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
     for (version, connections) in [(Version::HTTP_2, 1), (Version::HTTP_11, 2)] {
-        let authority = Authority::new();
+        let authority = WebhookAuthority::new();
         let mut server = start(version, &authority, silent_at_first(1));
         let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
         let request = application();
@@ -98,14 +105,14 @@ async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let clients = WebhookClients::new(Resolve::parse([(BCS_HOST, address)]).unwrap());
+    let clients = WebhookClients::new(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
     (listener, clients)
 }
 
 #[tokio::test]
 async fn a_dropped_call_ends_its_connection_attempt() {
     let (listener, clients) = mute().await;
-    let webhook = Webhook::new(config(Protocol::BcsResource, &Authority::new()), &clients).unwrap();
+    let webhook = Webhook::new(config(Protocol::BcsResource, &WebhookAuthority::new()), &clients).unwrap();
     let request = application();
     let mut stream = tokio::select! {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
@@ -121,7 +128,7 @@ async fn connecting_to_a_webhook_times_out() {
     let (_listener, clients) = mute().await;
     let config = WebhookConfig {
         connect_timeout: Duration::from_millis(50),
-        ..config(Protocol::BcsResource, &Authority::new())
+        ..config(Protocol::BcsResource, &WebhookAuthority::new())
     };
     let webhook = Webhook::new(config, &clients).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
@@ -146,7 +153,7 @@ async fn a_stage_that_gets_no_answer_times_out() {
         )
         .await;
     match evaluation.outcome().decision {
-        Decision::Refused(Refusal {
+        Decision::Refused(RequestRefusal {
             cause: RefusalCause::Failed(failure),
             ..
         }) => assert_eq!(failure.kind, FailureKind::Timeout),
@@ -171,7 +178,7 @@ async fn an_answer_over_the_size_limit_is_a_failure() {
             ),
             ("without end", always(endless), false),
         ] {
-            let authority = Authority::new();
+            let authority = WebhookAuthority::new();
             let server = start(version, &authority, handler);
             let config = WebhookConfig {
                 response_limit: 100,
@@ -197,7 +204,7 @@ async fn an_answer_over_the_size_limit_is_a_failure() {
 #[tokio::test]
 async fn reading_an_endless_error_body_stops() {
     for version in BOTH {
-        let authority = Authority::new();
+        let authority = WebhookAuthority::new();
         let handler = always(|| {
             let mut answer = endless();
             *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
@@ -216,16 +223,16 @@ async fn an_unreachable_webhook_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let authority = Authority::new();
+    let authority = WebhookAuthority::new();
     for (case, clients, parts) in [
         (
             "refused",
-            WebhookClients::new(Resolve::parse([(BCS_HOST, &address)]).unwrap()),
+            WebhookClients::new(AddressOverrides::parse([(BCS_HOST, &address)]).unwrap()),
             ["hook.ns", &address, "refused"],
         ),
         (
             "no such name",
-            WebhookClients::new(Resolve::parse([(BCS_HOST, "no-such-host.invalid:1")]).unwrap()),
+            WebhookClients::new(AddressOverrides::parse([(BCS_HOST, "no-such-host.invalid:1")]).unwrap()),
             ["hook.ns", "no-such-host.invalid:1", "dns error"],
         ),
     ] {
@@ -264,7 +271,7 @@ async fn truncated_answers_of_webhooks_are_failures() {
     ] {
         // Each case is tested with and without a TLS `close_notify` at the end of the connection.
         for says_goodbye in [true, false] {
-            let authority = Authority::new();
+            let authority = WebhookAuthority::new();
             let (listener, clients) = mute().await;
             let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
             let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.server(&[BCS_HOST])));

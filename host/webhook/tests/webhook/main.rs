@@ -18,9 +18,9 @@ use admittance_admission::{
     Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Protocol, Request,
     Response, ReviewVersion, ServiceNaming, Verdict, WebhookTarget,
 };
-use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
-use certificates::Authority;
-use server::Server;
+use admittance_webhook::{AddressOverrides, Webhook, WebhookClients, WebhookConfig};
+use certificates::WebhookAuthority;
+use server::TestWebhook;
 
 /// The host name that a BCS service has, if it is called `hook` and is in the namespace `ns`.
 const BCS_HOST: &str = "hook.ns";
@@ -45,12 +45,12 @@ fn review(version: ReviewVersion) -> Protocol {
 }
 
 /// Returns clients that connect to this server for the BCS and the Kubernetes host name of the service.
-fn clients_of(server: &Server) -> WebhookClients {
+fn clients_of(server: &TestWebhook) -> WebhookClients {
     let address = server.address.to_string();
-    WebhookClients::new(Resolve::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())
+    WebhookClients::new(AddressOverrides::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())
 }
 
-fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
+fn config(protocol: Protocol, authority: &WebhookAuthority) -> WebhookConfig {
     let naming = match protocol {
         Protocol::BcsResource => ServiceNaming::Bcs,
         Protocol::AdmissionReview { .. } => ServiceNaming::Kubernetes,
@@ -62,9 +62,9 @@ fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
 }
 
 /// Starts a server that is certified for both host names. Returns it with a webhook that calls it.
-fn serve(protocol: Protocol, handler: server::Handler) -> (Server, Webhook) {
-    let authority = Authority::new();
-    let server = Server::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);
+fn serve(protocol: Protocol, handler: server::AnswerHandler) -> (TestWebhook, Webhook) {
+    let authority = WebhookAuthority::new();
+    let server = TestWebhook::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);
     let webhook = Webhook::new(config(protocol, &authority), &clients_of(&server)).unwrap();
     (server, webhook)
 }

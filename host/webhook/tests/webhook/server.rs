@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// Returns the answer to a request; `None` means that the server never answers it.
-pub(crate) type Handler = Arc<dyn Fn(&ReceivedRequest) -> Option<Answer> + Send + Sync>;
+pub(crate) type AnswerHandler = Arc<dyn Fn(&ReceivedRequest) -> Option<Answer> + Send + Sync>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
@@ -42,7 +42,7 @@ pub(crate) struct ReceivedRequest {
     pub(crate) body: Bytes,
 }
 
-pub(crate) struct Server {
+pub(crate) struct TestWebhook {
     pub(crate) address: SocketAddr,
     pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
     /// Gets a message whenever the client cancels a request that the server has not answered.
@@ -51,23 +51,23 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl TestWebhook {
     /// Starts a server with TLS that offers HTTP/2 and HTTP/1.1.
-    pub(crate) fn start(mut tls: ServerConfig, handler: Handler) -> Self {
+    pub(crate) fn start(mut tls: ServerConfig, handler: AnswerHandler) -> Self {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)
     }
 
-    pub(crate) fn start_http1(mut tls: ServerConfig, handler: Handler) -> Self {
+    pub(crate) fn start_http1(mut tls: ServerConfig, handler: AnswerHandler) -> Self {
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)
     }
 
-    pub(crate) fn start_plain(handler: Handler) -> Self {
+    pub(crate) fn start_plain(handler: AnswerHandler) -> Self {
         Self::listen(None, handler)
     }
 
-    fn listen(tls: Option<ServerConfig>, handler: Handler) -> Self {
+    fn listen(tls: Option<ServerConfig>, handler: AnswerHandler) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = TcpListener::from_std(listener).unwrap();
@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestWebhook {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -125,7 +125,7 @@ impl Drop for Server {
 
 #[derive(Clone)]
 struct ConnectionServer {
-    handler: Handler,
+    handler: AnswerHandler,
     arrivals: mpsc::UnboundedSender<ReceivedRequest>,
     losses: mpsc::UnboundedSender<()>,
 }
@@ -161,16 +161,16 @@ impl ConnectionServer {
         match answer {
             Some(answer) => Ok(answer),
             None => {
-                let _loss = OnDrop(Some(self.losses));
+                let _loss = DropNotice(Some(self.losses));
                 std::future::pending().await
             }
         }
     }
 }
 
-struct OnDrop(Option<mpsc::UnboundedSender<()>>);
+struct DropNotice(Option<mpsc::UnboundedSender<()>>);
 
-impl Drop for OnDrop {
+impl Drop for DropNotice {
     fn drop(&mut self) {
         if let Some(sender) = self.0.take() {
             let _ = sender.send(());
@@ -203,17 +203,17 @@ impl Body for Endless {
     }
 }
 
-pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Handler {
+pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> AnswerHandler {
     Arc::new(move |_| Some(answer()))
 }
 
 /// Returns a handler that answers every request with status 200 and the request's own body.
-pub(crate) fn echo() -> Handler {
+pub(crate) fn echo() -> AnswerHandler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }
 
 /// Returns a handler that never answers the first `silent` requests, and answers all later ones with their own body.
-pub(crate) fn silent_at_first(silent: usize) -> Handler {
+pub(crate) fn silent_at_first(silent: usize) -> AnswerHandler {
     let left = Mutex::new(silent);
     Arc::new(move |seen| {
         let mut left = left.lock().unwrap();

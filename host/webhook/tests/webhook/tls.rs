@@ -1,13 +1,13 @@
 use admittance_admission::{FailureKind, Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
-use admittance_webhook::{Error, Resolve, Webhook, WebhookClients, WebhookConfig};
+use admittance_webhook::{AddressOverrides, Error, Webhook, WebhookClients, WebhookConfig};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
 use rustls::ServerConfig;
 
 use crate::{
     BCS_HOST, KUBERNETES_HOST, application, call,
-    certificates::{Authority, server_params},
+    certificates::{WebhookAuthority, server_params},
     clients_of, config, replaces, review,
-    server::{Server, always, answer, echo},
+    server::{TestWebhook, always, answer, echo},
     service,
 };
 
@@ -27,7 +27,7 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
 /// name is ignored. A wildcard is accepted only if at least two labels follow it.
 #[tokio::test]
 async fn a_wrong_certificate_is_reported_with_its_problem() {
-    type Make = fn(&Authority) -> ServerConfig;
+    type Make = fn(&WebhookAuthority) -> ServerConfig;
     let cases: [(&str, Make, Result<(), &[&str]>); 10] = [
         ("the right name", |ca| ca.server(&[BCS_HOST]), Ok(())),
         (
@@ -37,7 +37,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         ),
         (
             "another CA of the same name",
-            |_| Authority::new().server(&[BCS_HOST]),
+            |_| WebhookAuthority::new().server(&[BCS_HOST]),
             Err(&["caBundle"]),
         ),
         (
@@ -79,7 +79,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         ),
         (
             "the CA itself",
-            Authority::as_server,
+            WebhookAuthority::as_server,
             Err(&["CA certificate", "admittance certs"]),
         ),
         (
@@ -89,8 +89,8 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         ),
     ];
     for (case, make, expected) in cases {
-        let authority = Authority::new();
-        let server = Server::start(make(&authority), echo());
+        let authority = WebhookAuthority::new();
+        let server = TestWebhook::start(make(&authority), echo());
         let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
         let answer = call(&webhook, &application()).await;
         match expected {
@@ -109,8 +109,8 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
 /// Such a CA results from the commands in the BCS documentation (`openssl genrsa 1024`).
 #[tokio::test]
 async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
-    let (authority, server) = Authority::short();
-    let server = Server::start(server, echo());
+    let (authority, server) = WebhookAuthority::short();
+    let server = TestWebhook::start(server, echo());
     let config = WebhookConfig {
         ca_bundle: Some(vec![authority]),
         ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
@@ -125,10 +125,11 @@ async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
 
 #[tokio::test]
 async fn short_rsa_keys_are_accepted_if_configured() {
-    let (authority, server) = Authority::short();
-    let server = Server::start(server, echo());
+    let (authority, server) = WebhookAuthority::short();
+    let server = TestWebhook::start(server, echo());
     let address = server.address.to_string();
-    let lenient = WebhookClients::accepting_short_keys(Resolve::parse([(BCS_HOST, address)]).unwrap());
+    let lenient =
+        WebhookClients::accepting_short_keys(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
     let trusting = |authority| WebhookConfig {
         ca_bundle: Some(vec![authority]),
         ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
@@ -136,7 +137,7 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
     // The server is refused by a webhook that trusts a different CA, even if short keys are accepted.
-    let other = Authority::new().certificate();
+    let other = WebhookAuthority::new().certificate();
     let webhook = Webhook::new(trusting(other), &lenient).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
@@ -145,7 +146,7 @@ async fn short_rsa_keys_are_accepted_if_configured() {
 /// The IP address must be in the subjectAltName of the certificate. In the common name, it is ignored.
 #[tokio::test]
 async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
-    let authority = Authority::new();
+    let authority = WebhookAuthority::new();
     for (params, expected) in [
         (server_params(&["127.0.0.1"]), Ok(())),
         (
@@ -157,7 +158,7 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
             Err(["is for 10.0.0.5, hook.ns;", "must hold 127.0.0.1"]),
         ),
     ] {
-        let server = Server::start(authority.server_with(params), echo());
+        let server = TestWebhook::start(authority.server_with(params), echo());
         let url = format!("https://{}/admit", server.address).parse().unwrap();
         let config = WebhookConfig {
             target: WebhookTarget::Url(url),
@@ -181,8 +182,8 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
 /// In TLS 1.3, the client finishes its handshake before the server reports that the client certificate is missing.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
-    let authority = Authority::new();
-    let server = Server::start_http1(authority.server_for_clients(&[BCS_HOST]), echo());
+    let authority = WebhookAuthority::new();
+    let server = TestWebhook::start_http1(authority.server_for_clients(&[BCS_HOST]), echo());
     let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
@@ -196,8 +197,8 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
         (ServiceNaming::Kubernetes, KUBERNETES_HOST, BCS_HOST),
     ] {
         for (host, ok) in [(right, true), (wrong, false)] {
-            let authority = Authority::new();
-            let mut server = Server::start(authority.server(&[host]), echo());
+            let authority = WebhookAuthority::new();
+            let mut server = TestWebhook::start(authority.server(&[host]), echo());
             let config = WebhookConfig {
                 target: service(naming, ""),
                 ..config(Protocol::BcsResource, &authority)
@@ -225,7 +226,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.clone()], key)
         .unwrap();
-    let server = Server::start(tls, echo());
+    let server = TestWebhook::start(tls, echo());
     let config = WebhookConfig {
         ca_bundle: Some(vec![certificate]),
         ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
@@ -236,8 +237,8 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
 
 #[tokio::test]
 async fn a_server_without_tls_is_reported() {
-    let authority = Authority::new();
-    let plain = Server::start_plain(always(|| answer(200, "{}")));
+    let authority = WebhookAuthority::new();
+    let plain = TestWebhook::start_plain(always(|| answer(200, "{}")));
     let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&plain)).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
@@ -247,7 +248,7 @@ async fn a_server_without_tls_is_reported() {
 /// The URL of a webhook may begin with `http:` only in the BCS protocol.
 #[tokio::test]
 async fn only_bcs_urls_may_use_plain_http() {
-    let server = Server::start_plain(echo());
+    let server = TestWebhook::start_plain(echo());
     let target = WebhookTarget::Url(format!("http://{}/admit", server.address).parse().unwrap());
     let clients = WebhookClients::default();
     let config = WebhookConfig::new(Protocol::BcsResource, target.clone());
@@ -261,8 +262,8 @@ async fn only_bcs_urls_may_use_plain_http() {
 /// Without a `caBundle`, the CAs of the operating system are trusted. None of them has signed the server's certificate.
 #[tokio::test]
 async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
-    let authority = Authority::new();
-    let server = Server::start(authority.server(&["localhost"]), echo());
+    let authority = WebhookAuthority::new();
+    let server = TestWebhook::start(authority.server(&["localhost"]), echo());
     let url = format!("https://localhost:{}/", server.address.port())
         .parse()
         .unwrap();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regorus::unstable::{Expr, Module, Ref, Rule, RuleHead};
 
 use crate::{
-    policy::{Scope, defined},
+    policy::{ModuleScope, defined},
     walk,
 };
 
@@ -15,7 +15,7 @@ const WORTHWHILE: usize = 8;
 
 /// A function that a module defines. All its definitions are in this module.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(super) struct PureFunction {
     pub(super) package: String,
     pub(super) name: String,
     pub(super) module: usize,
@@ -25,7 +25,7 @@ pub(super) struct Definition {
     calls: BTreeSet<String>,
 }
 
-impl Definition {
+impl PureFunction {
     /// Combines two definitions of a function; returns `None` if they differ in module or number of arguments.
     fn and(mut self, other: Self) -> Option<Self> {
         let is_same = self.module == other.module && self.arity == other.arity;
@@ -41,11 +41,11 @@ impl Definition {
 }
 
 /// Those functions whose results depend only on their arguments and the input. They call no functions outside this set.
-pub(super) struct Definitions {
-    functions: BTreeMap<String, Definition>,
+pub(super) struct PureFunctions {
+    functions: BTreeMap<String, PureFunction>,
 }
 
-impl Definitions {
+impl PureFunctions {
     /// Finds the functions that modules define; returns `None` if a module uses `with`, which changes the input.
     pub(super) fn find(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
@@ -60,10 +60,10 @@ impl Definitions {
         if has_with {
             return None;
         }
-        let rules = Rules::from_modules(modules);
-        let mut known: BTreeMap<String, Option<Definition>> = BTreeMap::new();
+        let rules = RulePaths::from_modules(modules);
+        let mut known: BTreeMap<String, Option<PureFunction>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
-            let scope = Scope::from_module(module);
+            let scope = ModuleScope::from_module(module);
             for rule in &module.policy {
                 let Some((path, read)) = rules.function(rule, index, &scope) else {
                     continue;
@@ -89,7 +89,7 @@ impl Definitions {
     /// Removes functions that call a function outside this set. Marks functions that read the input through a call.
     fn close(&mut self) {
         loop {
-            let is_left = |definition: &Definition| {
+            let is_left = |definition: &PureFunction| {
                 definition
                     .calls
                     .iter()
@@ -127,7 +127,7 @@ impl Definitions {
         }
     }
 
-    pub(super) fn callee(&self, scope: &Scope, name: &str) -> Option<String> {
+    pub(super) fn callee(&self, scope: &ModuleScope, name: &str) -> Option<String> {
         let mut paths = scope.paths(name).into_iter();
         paths.find(|path| self.functions.contains_key(path))
     }
@@ -144,10 +144,10 @@ impl Definitions {
         definition.bodies + called
     }
 
-    pub(super) fn worthwhile(&self, modules: &[Ref<Module>]) -> Vec<&Definition> {
+    pub(super) fn worthwhile(&self, modules: &[Ref<Module>]) -> Vec<&PureFunction> {
         let mut sites: BTreeMap<String, usize> = BTreeMap::new();
         for module in modules {
-            let scope = Scope::from_module(module);
+            let scope = ModuleScope::from_module(module);
             walk::expressions(module, &mut |expression| {
                 if let Expr::Call { fcn, .. } = expression
                     && let Some(path) = self.callee(&scope, fcn.span().text())
@@ -166,17 +166,17 @@ impl Definitions {
 }
 
 /// The paths of the rules that some modules define.
-struct Rules {
+struct RulePaths {
     all: BTreeSet<String>,
     /// The rules that are evaluated again wherever they are read. Functions and constants are not among them.
     evaluated: BTreeSet<String>,
 }
 
-impl Rules {
+impl RulePaths {
     fn from_modules(modules: &[Ref<Module>]) -> Self {
         let mut evaluated = BTreeSet::new();
         for module in modules {
-            let scope = Scope::from_module(module);
+            let scope = ModuleScope::from_module(module);
             for rule in &module.policy {
                 let refr = match &**rule {
                     Rule::Spec {
@@ -205,7 +205,12 @@ impl Rules {
 
     /// If the rule defines a function, returns its path, and its definition or `None` if the results must not be
     /// cached. Returns `None` if the rule defines no function.
-    fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
+    fn function(
+        &self,
+        rule: &Rule,
+        module: usize,
+        scope: &ModuleScope,
+    ) -> Option<(String, Option<PureFunction>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {
                 head: RuleHead::Func { refr, args, .. },
@@ -217,7 +222,7 @@ impl Rules {
             }
             Rule::Spec { .. } => return None,
         };
-        let mut definition = Definition {
+        let mut definition = PureFunction {
             package: scope.package.clone(),
             name: refr.span().text().to_owned(),
             module,

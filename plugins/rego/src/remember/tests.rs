@@ -1,8 +1,8 @@
 use super::*;
 use crate::{format, source};
 
-fn remembered(texts: &[&str]) -> Option<(Engine, Remembered)> {
-    let texts: Vec<Text> = texts
+fn remembered(texts: &[&str]) -> Option<(Engine, RememberedFunctions)> {
+    let texts: Vec<ModuleText> = texts
         .iter()
         .enumerate()
         .map(|(index, text)| (format!("{index}.rego"), (*text).to_owned()))
@@ -15,7 +15,7 @@ fn remembered(texts: &[&str]) -> Option<(Engine, Remembered)> {
     remembering(&modules, &texts, "data.a.v", || Ok(source::engine(true)))
 }
 
-fn evaluated(engine: &mut Engine, remembered: &Remembered, input: &str) -> String {
+fn evaluated(engine: &mut Engine, remembered: &RememberedFunctions, input: &str) -> String {
     let input = Value::from_json_str(input).expect("it is JSON");
     remembered.begin(&input);
     engine.set_input(input);
@@ -25,7 +25,7 @@ fn evaluated(engine: &mut Engine, remembered: &Remembered, input: &str) -> Strin
     format::shown(&found)
 }
 
-fn results(remembered: &Remembered) -> usize {
+fn results(remembered: &RememberedFunctions) -> usize {
     remembered.state.lock().expect("it is not poisoned").results.len()
 }
 

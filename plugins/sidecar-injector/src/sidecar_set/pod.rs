@@ -11,16 +11,16 @@ use admittance_sdk::serde_json::{self, Value};
 use super::settings::INJECTED;
 
 #[view]
-pub(super) struct Pod<'a> {
+pub(super) struct TargetPod<'a> {
     #[serde(borrow, default)]
-    pub(super) metadata: Option<Metadata<'a>>,
+    pub(super) metadata: Option<TargetPodMetadata<'a>>,
     #[serde(borrow, default)]
-    pub(super) spec: Option<Spec<'a>>,
+    pub(super) spec: Option<TargetPodSpec<'a>>,
 }
 
 #[view]
 #[derive(Default)]
-pub(super) struct Metadata<'a> {
+pub(super) struct TargetPodMetadata<'a> {
     #[serde(borrow, default)]
     pub(super) annotations: Option<Texts<'a>>,
     #[serde(borrow, default)]
@@ -30,11 +30,11 @@ pub(super) struct Metadata<'a> {
 pub(super) type Texts<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
 
 #[view]
-pub(super) struct Spec<'a> {
+pub(super) struct TargetPodSpec<'a> {
     #[serde(borrow, default)]
-    pub(super) containers: Option<Vec<Container<'a>>>,
+    pub(super) containers: Option<Vec<PodContainer<'a>>>,
     #[serde(borrow, default)]
-    pub(super) init_containers: Option<Vec<Container<'a>>>,
+    pub(super) init_containers: Option<Vec<PodContainer<'a>>>,
     #[serde(borrow, default)]
     pub(super) volumes: Option<Vec<NamedElement<'a>>>,
     #[serde(borrow, default)]
@@ -42,7 +42,7 @@ pub(super) struct Spec<'a> {
 }
 
 #[view]
-pub(super) struct Container<'a> {
+pub(super) struct PodContainer<'a> {
     #[serde(borrow, default)]
     pub(super) name: Text<'a>,
     #[serde(borrow, default)]
@@ -60,7 +60,7 @@ pub(super) struct NamedElement<'a> {
 }
 
 #[view]
-struct Variable<'a> {
+struct EnvVariable<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow, default)]
@@ -73,7 +73,7 @@ struct Mount<'a> {
     sub_path_expr: Option<Text<'a>>,
 }
 
-impl Container<'_> {
+impl PodContainer<'_> {
     /// Adds this container's volume mounts to `mounts`, and the variables that they use to `env`. Containers that
     /// OpenKruise has injected add nothing.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
@@ -102,7 +102,7 @@ impl Container<'_> {
 
     pub(super) fn is_injected(&self) -> Result<bool, Error> {
         for raw in self.env.iter().flatten() {
-            let variable: Variable<'_> = parse(raw)?;
+            let variable: EnvVariable<'_> = parse(raw)?;
             if (variable.name.as_str(), variable.value.as_deref()) == (INJECTED.0, Some(INJECTED.1)) {
                 return Ok(true);
             }
@@ -113,7 +113,7 @@ impl Container<'_> {
     /// Returns the container's environment variable of this name, exactly as it is written.
     pub(super) fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
         for raw in self.env.iter().flatten() {
-            if parse::<Variable<'_>>(raw)?.name.as_str() == name {
+            if parse::<EnvVariable<'_>>(raw)?.name.as_str() == name {
                 return parse(raw).map(Some);
             }
         }

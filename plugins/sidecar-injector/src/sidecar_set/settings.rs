@@ -65,12 +65,12 @@ pub enum PatchPolicy {
 #[derive(Debug)]
 pub(super) struct Sidecar {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: ContainerOrder,
     /// Whether the injected container gets the volume mounts of the Pod's own containers.
     pub(super) shares_volumes: bool,
     /// Whether the injected container gets the raw block devices of the Pod's own containers.
     pub(super) shares_devices: bool,
-    pub(super) transfers: Vec<Transfer>,
+    pub(super) transfers: Vec<TransferEnv>,
     /// The container as the SidecarSet defines it. Variables and mounts of a Pod are added to a copy.
     pub(super) container: Map<String, Value>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Sidecar {
 /// Whether a container is injected before or after the Pod's own containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
-pub(super) enum Place {
+pub(super) enum ContainerOrder {
     #[serde(rename = "BeforeAppContainer")]
     Before,
     #[serde(rename = "AfterAppContainer")]
@@ -87,7 +87,7 @@ pub(super) enum Place {
 
 /// Environment variables that are copied from a container of the Pod.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub(super) struct TransferEnv {
     pub(super) source: ContainerName,
     /// The names of the environment variables, in the order in which they are copied.
     pub(super) names: BTreeSet<String>,
@@ -139,14 +139,14 @@ struct FieldRef {
 
 #[derive(Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
-struct Sharing {
+struct VolumeSharing {
     #[serde(rename = "type", default)]
-    kind: Share,
+    kind: ShareVolume,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", rename_all = "lowercase")]
-enum Share {
+enum ShareVolume {
     Enabled,
     #[default]
     Disabled,
@@ -174,7 +174,7 @@ pub(super) fn named(
 }
 
 /// Reads the containers and the init containers, which must all have different names.
-pub(super) struct Reader<'a> {
+pub(super) struct ContainerReader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
     /// The names of the volumes that the containers read so far use.
@@ -182,7 +182,7 @@ pub(super) struct Reader<'a> {
     errors: &'a mut SettingsErrors,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ContainerReader<'a> {
     pub(super) fn new(volumes: Vec<(String, Value)>, errors: &'a mut SettingsErrors) -> Self {
         Self {
             taken: BTreeSet::new(),
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         &mut self,
         list: &str,
         containers: Vec<Map<String, Value>>,
-        place: Place,
+        place: ContainerOrder,
     ) -> Vec<Sidecar> {
         let mut sidecars = Vec::with_capacity(containers.len());
         for (index, container) in containers.into_iter().enumerate() {
@@ -214,12 +214,17 @@ impl<'a> Reader<'a> {
         sidecars
     }
 
-    fn sidecar(&mut self, mut container: Map<String, Value>, place: Place, at: &Pointer) -> Option<Sidecar> {
+    fn sidecar(
+        &mut self,
+        mut container: Map<String, Value>,
+        place: ContainerOrder,
+        at: &Pointer,
+    ) -> Option<Sidecar> {
         container.remove("upgradeStrategy");
         let place = part(&mut container, "podInjectPolicy", at, self.errors).unwrap_or(place);
         let mut shares = |key: &str| {
-            let sharing: Option<Sharing> = part(&mut container, key, at, self.errors);
-            sharing.is_some_and(|sharing| sharing.kind == Share::Enabled)
+            let sharing: Option<VolumeSharing> = part(&mut container, key, at, self.errors);
+            sharing.is_some_and(|sharing| sharing.kind == ShareVolume::Enabled)
         };
         let shares_volumes = shares("shareVolumePolicy");
         let shares_devices = shares("shareVolumeDevicePolicy");
@@ -316,7 +321,7 @@ fn mark_as_injected(container: &mut Map<String, Value>) {
     }
 }
 
-fn transfer(written: WrittenTransfer) -> Result<Transfer, String> {
+fn transfer(written: WrittenTransfer) -> Result<TransferEnv, String> {
     let WrittenTransfer {
         source_container_name,
         source_container_name_from,
@@ -328,7 +333,7 @@ fn transfer(written: WrittenTransfer) -> Result<Transfer, String> {
         None => ContainerName::Is(source_container_name),
     };
     let names = std::iter::once(env_name).filter(|name| !name.is_empty());
-    Ok(Transfer {
+    Ok(TransferEnv {
         source,
         names: names.chain(env_names).collect(),
     })

@@ -6,26 +6,26 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{
-    balancer::Balancer,
+    balancer::ConnectionBalancer,
     scene::{GatewayScene, rest, run_command, token},
 };
-use crate::{cluster::Cluster, process::until, rest::Rest};
+use crate::{cluster::TestCluster, process::until, rest::UserClient};
 
 /// How long an agent's report, and a role binding, may take to have an effect.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn status_of(user: &Rest, path: &str) -> u16 {
+async fn status_of(user: &UserClient, path: &str) -> u16 {
     user.get(path).await.map_or(0, |reply| reply.status.as_u16())
 }
 
-async fn until_status(user: &Rest, path: &str, expected: u16) {
+async fn until_status(user: &UserClient, path: &str, expected: u16) {
     let reached = until("the status of a request", async || {
         (status_of(user, path).await == expected).then_some(())
     });
     timeout(SOON, reached).await.unwrap();
 }
 
-pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
+pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<TestCluster>) {
     let mut gateway = GatewayScene::start(cluster, true).await;
     let namespace = gateway.scene.namespace.clone();
     run_command(&gateway.scene, "users create carol").await.succeeds();
@@ -78,7 +78,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     until_status(&root, &format!("{}/api/v1/nodes", gateway.prefix), 200).await;
 }
 
-pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluster>) {
+pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<TestCluster>) {
     let mut gateway = GatewayScene::start(cluster, false).await;
     let account = gateway.scene.path("service-account");
     let (first, second) = ("198.18.0.1", "198.18.0.2");
@@ -99,8 +99,8 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
 
 /// Starts a balancer in front of the API server at this address, and makes it the server's only published endpoint.
 /// Kubernetes rejects loopback addresses as endpoints.
-async fn served_at(gateway: &GatewayScene, ip: &str) -> Balancer {
-    let server = Balancer::start_at(ip).await;
+async fn served_at(gateway: &GatewayScene, ip: &str) -> ConnectionBalancer {
+    let server = ConnectionBalancer::start_at(ip).await;
     server.pass_to(&[gateway.scene.cluster.url()]);
     let endpoints = json!({
         "apiVersion": "v1",
@@ -112,7 +112,7 @@ async fn served_at(gateway: &GatewayScene, ip: &str) -> Balancer {
     server
 }
 
-async fn reported(gateway: &GatewayScene, ip: &str, server: &Balancer) {
+async fn reported(gateway: &GatewayScene, ip: &str, server: &ConnectionBalancer) {
     let address = format!("https://{ip}:{}", server.port());
     let reported = until("the addresses that the agent reports", async || {
         let listed = run_command(&gateway.scene, "clusters list --output json")

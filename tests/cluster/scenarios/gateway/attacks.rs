@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_tests::{Client, Trust};
+use admittance_tests::{Client, ClientTrust};
 use http::{HeaderName, HeaderValue, Request};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
@@ -15,7 +15,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::scene::{GatewayScene, identifier, rest, run_command, token};
-use crate::{cluster::Cluster, process::NEVER, scene::Scene};
+use crate::{cluster::TestCluster, process::NEVER, scene::Scene};
 
 /// The path of the nodes, which alice may not list.
 const NODES: &str = "/api/v1/nodes";
@@ -91,7 +91,7 @@ fn is_complete(read: &[u8]) -> bool {
     }
 }
 
-pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
+pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster.clone(), true).await;
     let direct = cluster.rest().unwrap();
     assert_eq!(direct.get(NODES).await.unwrap().status, 200);
@@ -127,7 +127,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
 
     // The attempts are repeated over HTTP/2, whose requests may have several headers with one name.
     let authority = String::from_utf8(gateway.scene.authority("certs")).unwrap();
-    let client = Client::over_http2(Trust {
+    let client = Client::over_http2(ClientTrust {
         authorities: &authority,
         identity: None,
     })
@@ -174,7 +174,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
     assert_eq!(reply["status"]["allowed"], false, "{reply}");
 }
 
-pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
+pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let scene = &gateway.scene;
     run_command(scene, "users create bob").await.succeeds();
@@ -186,7 +186,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
     let other = format!("/tunnels/clusters/{}", identifier(scene, &other_id).await);
     let bob = rest(scene, &scene.url(""), &token(scene, "bob").await);
     let alice = token(scene, "alice").await;
-    let code = async |rest: &crate::rest::Rest, path: String| {
+    let code = async |rest: &crate::rest::UserClient, path: String| {
         let reply = rest.get(&path).await.unwrap();
         (reply.status.as_u16(), reply.json().unwrap()["kind"].clone())
     };
@@ -227,7 +227,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
     }
 }
 
-pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
+pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let scene = &gateway.scene;
     let other_name = format!("{}-other", scene.namespace);

@@ -12,13 +12,13 @@ use tokio::{
 };
 
 /// A balancer that forwards each connection to the first URL that accepts it. It stops when it is dropped.
-pub(super) struct Balancer {
+pub(super) struct ConnectionBalancer {
     address: SocketAddr,
     gateways: Arc<Mutex<Vec<String>>>,
     _passing: JoinSet<()>,
 }
 
-impl Balancer {
+impl ConnectionBalancer {
     pub(super) async fn start() -> Self {
         Self::start_at("127.0.0.1").await
     }

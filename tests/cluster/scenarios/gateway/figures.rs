@@ -5,35 +5,35 @@ use std::{fmt, sync::Arc};
 use admittance_tests::resident_memory;
 
 use super::{
-    scene::{GatewayScene, Setting},
+    scene::{GatewayScene, GatewaySetting},
     watches::watch,
 };
-use crate::{cluster::Cluster, figures::Row, process::until};
+use crate::{cluster::TestCluster, figures::FigureRow, process::until};
 
 const WATCHES: usize = 1000;
 /// How many watches are opened at the same time. Each causes TLS handshakes in four programs, which share this machine.
 const AT_ONCE: usize = 50;
 
-pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
+pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRow> {
     let mut rows = Vec::new();
     for (what, has_tunnel, has_chains) in [
         ("a gateway, direct", false, false),
         ("a gateway, by tunnel", true, false),
         ("a gateway, by tunnel, one plugin", true, true),
     ] {
-        let mut setting = Setting::simple(has_tunnel);
+        let mut setting = GatewaySetting::simple(has_tunnel);
         if !has_chains {
             setting.chains.clear();
         }
         let gateway = GatewayScene::configured(cluster.clone(), setting).await;
-        rows.push(Row::measure(what, &gateway.rest, &gateway.path("pods")).await);
+        rows.push(FigureRow::measure(what, &gateway.rest, &gateway.path("pods")).await);
     }
     rows
 }
 
 /// The memory that open watches without events take.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchMemory {
     has_tunnel: bool,
     /// The gateway's resident memory for these watches, in bytes. The field `agent` has the agent's.
     gateway: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Watched {
 }
 
 /// Measures the memory of open watches, each on a connection of its own: without a tunnel, and with one.
-pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
+pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMemory> {
     let mut all = Vec::new();
     for has_tunnel in [false, true] {
         let gateway = GatewayScene::start(cluster.clone(), has_tunnel).await;
@@ -66,7 +66,7 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
         .await;
         let [gateway_memory, agent_memory] =
             [0, 1].map(|process| after[process].saturating_sub(before[process]));
-        all.push(Watched {
+        all.push(WatchMemory {
             has_tunnel,
             gateway: gateway_memory,
             agent: agent_memory,
@@ -89,7 +89,7 @@ async fn watchers(gateway: &GatewayScene) -> usize {
         .sum()
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for WatchMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = if self.has_tunnel { "by tunnel" } else { "direct" };
         let each = |bytes: u64| bytes / u64::try_from(WATCHES).unwrap_or(1) / 1024;

@@ -17,9 +17,9 @@ use super::{
     watches::{end_with_errors, open_watches},
 };
 use crate::{
-    cluster::Cluster,
+    cluster::TestCluster,
     process::{NEVER, until},
-    rest::Rest,
+    rest::UserClient,
 };
 
 const CLIENTS: usize = 8;
@@ -38,12 +38,12 @@ struct Tally {
 }
 
 /// Running clients, each of which creates one object after another until the load is stopped.
-struct Load {
+struct GatewayLoad {
     stop: Arc<AtomicBool>,
     clients: JoinSet<Tally>,
 }
 
-impl Load {
+impl GatewayLoad {
     fn start(gateway: &GatewayScene, name: &str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
@@ -80,7 +80,7 @@ impl Load {
     }
 }
 
-async fn create(rest: Rest, path: String, name: String, stop: Arc<AtomicBool>) -> Tally {
+async fn create(rest: UserClient, path: String, name: String, stop: Arc<AtomicBool>) -> Tally {
     let mut tally = Tally::default();
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -116,10 +116,10 @@ async fn create(rest: Rest, path: String, name: String, stop: Arc<AtomicBool>) -
     tally
 }
 
-pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<Cluster>) {
+pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<TestCluster>) {
     let mut gateway = GatewayScene::start(cluster, true).await;
     let mut watches = open_watches(&gateway, WATCHES).await;
-    let load = Load::start(&gateway, "agent");
+    let load = GatewayLoad::start(&gateway, "agent");
     gateway.agent.kill().await.unwrap();
     let path = format!("{}/version", gateway.prefix);
     until("an error", async || {
@@ -135,10 +135,10 @@ pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<C
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 
-pub(crate) async fn confirmed_objects_survive_a_kill_of_the_gateway(cluster: Arc<Cluster>) {
+pub(crate) async fn confirmed_objects_survive_a_kill_of_the_gateway(cluster: Arc<TestCluster>) {
     let mut gateway = GatewayScene::start(cluster, true).await;
     let mut watches = open_watches(&gateway, WATCHES).await;
-    let load = Load::start(&gateway, "gateway");
+    let load = GatewayLoad::start(&gateway, "gateway");
     gateway.scene.program().kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
     gateway.scene.start_again().await;

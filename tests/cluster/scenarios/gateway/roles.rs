@@ -4,10 +4,10 @@ use std::{fs, sync::Arc};
 
 use serde_json::json;
 
-use super::scene::{GatewayScene, Setting, rest, run_command, token};
-use crate::{cluster::Cluster, process::until};
+use super::scene::{GatewayScene, GatewaySetting, rest, run_command, token};
+use crate::{cluster::TestCluster, process::until};
 
-pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluster>) {
+pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<TestCluster>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("roles.yaml");
     let write = |roles: &str| {
@@ -15,9 +15,9 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluste
         fs::write(&file, text).unwrap();
     };
     write("workloads-view");
-    let setting = Setting {
+    let setting = GatewaySetting {
         roles: Some(json!({"file": &file})),
-        ..Setting::simple(true)
+        ..GatewaySetting::simple(true)
     };
     let gateway = GatewayScene::configured(cluster, setting).await;
     run_command(&gateway.scene, "users create bob").await.succeeds();

@@ -7,16 +7,16 @@ use std::{
     sync::Arc,
 };
 
-use admittance_tests::{Admittance, Client, Trust};
+use admittance_tests::{Admittance, Client, ClientTrust};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::balancer::Balancer;
+use super::balancer::ConnectionBalancer;
 use crate::{
-    cluster::Cluster,
-    kubectl::{Kubectl, KubectlOutput, Running},
+    cluster::TestCluster,
+    kubectl::{Kubectl, KubectlOutput, RunningKubectl},
     process::until,
-    rest::Rest,
+    rest::UserClient,
     scene::{Scene, chain, core, images, replace, validating},
 };
 
@@ -31,12 +31,12 @@ pub(super) struct GatewayScene {
     pub(super) cluster_id: String,
     /// Alice's kubectl, which connects through the gateway.
     alice: Kubectl,
-    pub(super) rest: Rest,
+    pub(super) rest: UserClient,
     /// The cluster's path at the gateway: `/tunnels/clusters/{identifier}`.
     pub(super) prefix: String,
 }
 
-pub(super) struct Setting<'a> {
+pub(super) struct GatewaySetting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
     /// The content of `dialect.gateway.peers` and further keys, through which several gateways find each other.
@@ -44,10 +44,10 @@ pub(super) struct Setting<'a> {
     pub(super) roles: Option<Value>,
     pub(super) more: Value,
     pub(super) chains: Vec<Value>,
-    pub(super) front: Option<&'a Balancer>,
+    pub(super) front: Option<&'a ConnectionBalancer>,
 }
 
-impl Setting<'_> {
+impl GatewaySetting<'_> {
     /// Returns the setting of a single gateway with chains, whose database is SQLite.
     pub(super) fn simple(has_tunnel: bool) -> Self {
         // If there is to be a tunnel, the gateway must not be allowed to connect to the API server's address directly.
@@ -86,12 +86,12 @@ fn chains() -> Vec<Value> {
 }
 
 impl GatewayScene {
-    pub(super) async fn start(cluster: Arc<Cluster>, has_tunnel: bool) -> Self {
-        Self::configured(cluster, Setting::simple(has_tunnel)).await
+    pub(super) async fn start(cluster: Arc<TestCluster>, has_tunnel: bool) -> Self {
+        Self::configured(cluster, GatewaySetting::simple(has_tunnel)).await
     }
 
     /// Starts a gateway, and connects the cluster to it with the commands in the documentation.
-    pub(super) async fn configured(cluster: Arc<Cluster>, setting: Setting<'_>) -> Self {
+    pub(super) async fn configured(cluster: Arc<TestCluster>, setting: GatewaySetting<'_>) -> Self {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {
             gateway["peers"] = peers;
@@ -181,7 +181,7 @@ impl GatewayScene {
     }
 
     /// Waits until this client can read from the cluster through the gateway.
-    pub(super) async fn until_reached_by(&self, rest: &Rest) {
+    pub(super) async fn until_reached_by(&self, rest: &UserClient) {
         let path = format!("{}/version", self.prefix);
         until("an answer of the API server", async || {
             let reply = rest.get(&path).await.ok()?;
@@ -206,7 +206,7 @@ impl GatewayScene {
     }
 
     /// Starts alice's kubectl in the scene's namespace, with a command that runs until it is killed.
-    pub(super) fn start_kubectl(&self, arguments: &str) -> Running {
+    pub(super) fn start_kubectl(&self, arguments: &str) -> RunningKubectl {
         self.alice.start(&self.here(arguments)).unwrap()
     }
 
@@ -378,11 +378,11 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
 }
 
 /// Returns an HTTP client for a gateway that authenticates with this token.
-pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> Rest {
+pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> UserClient {
     let authority = String::from_utf8(scene.authority("certs")).unwrap();
-    let client = Client::trusting(Trust {
+    let client = Client::trusting(ClientTrust {
         authorities: &authority,
         identity: None,
     });
-    Rest::new(client.unwrap(), url.to_owned(), token)
+    UserClient::new(client.unwrap(), url.to_owned(), token)
 }

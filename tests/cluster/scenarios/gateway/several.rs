@@ -9,24 +9,24 @@ use tokio::time::timeout;
 
 use super::{
     SOON,
-    balancer::Balancer,
-    scene::{GatewayScene, Setting, rest, run_command, token},
+    balancer::ConnectionBalancer,
+    scene::{GatewayScene, GatewaySetting, rest, run_command, token},
     watches::{end_with_errors, open_watches},
 };
-use crate::{cluster::Cluster, ensemble, mariadb::MariaDb, process::until, scene::replace};
+use crate::{cluster::TestCluster, ensemble, mariadb::ClusterMariaDb, process::until, scene::replace};
 
 const WATCHES: usize = 10;
 
 /// What the gateways share: a database server, and files with keys.
-struct Shared {
-    server: MariaDb,
+struct SharedFiles {
+    server: ClusterMariaDb,
     directory: TempDir,
 }
 
-impl Shared {
+impl SharedFiles {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let server = MariaDb::start(directory.path()).await.unwrap();
+        let server = ClusterMariaDb::start(directory.path()).await.unwrap();
         // A fixed key in the format of `openssl rand -base64 32`.
         for name in [KEYS, SECRET] {
             let text = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
@@ -56,14 +56,14 @@ fn private(directory: &TempDir, name: &str, text: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>) {
-    let shared = Shared::start().await;
-    let ensemble = tokio::task::spawn_blocking(ensemble::Server::start)
+pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestCluster>) {
+    let shared = SharedFiles::start().await;
+    let ensemble = tokio::task::spawn_blocking(ensemble::TestZooKeeper::start)
         .await
         .unwrap();
-    let front = Balancer::start().await;
+    let front = ConnectionBalancer::start().await;
     let tls = json!({"ca": "certs/ca.pem", "serverName": "localhost"});
-    let setting = Setting {
+    let setting = GatewaySetting {
         accounts: shared.accounts(),
         peers: Some(json!({"secretFile": shared.file(SECRET), "tls": tls})),
         more: json!({
@@ -71,7 +71,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
             "registration": {},
         }),
         front: Some(&front),
-        ..Setting::simple(true)
+        ..GatewaySetting::simple(true)
     };
     let mut gateway = GatewayScene::configured(cluster, setting).await;
     let (first_url, alice_token) = (gateway.scene.url(""), token(&gateway.scene, "alice").await);
@@ -124,11 +124,11 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
     drop(second);
 }
 
-pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Cluster>) {
-    let mut shared = Shared::start().await;
-    let setting = Setting {
+pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<TestCluster>) {
+    let mut shared = SharedFiles::start().await;
+    let setting = GatewaySetting {
         accounts: shared.accounts(),
-        ..Setting::simple(true)
+        ..GatewaySetting::simple(true)
     };
     let gateway = GatewayScene::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();

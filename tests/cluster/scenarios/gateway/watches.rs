@@ -6,13 +6,13 @@ use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{SOON, scene::GatewayScene};
-use crate::{cluster::Cluster, process::until};
+use crate::{cluster::TestCluster, process::until};
 
 const WATCHES: usize = 100;
 /// The time between two events that a watch gets.
 const PAUSE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {
+pub(crate) async fn watches_stay_open(cluster: Arc<TestCluster>) {
     let limit = cluster.longest_watch;
     let mut watching = JoinSet::new();
     for has_tunnel in [false, true] {
@@ -56,7 +56,7 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     idle.until("idle-1").await;
 }
 
-pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
+pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let mut watches = open_watches(&gateway, WATCHES).await;
     // While all these watches are open, other requests are answered.
@@ -68,10 +68,10 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>
 }
 
 /// The tasks of open watches. A task ends with a reply if the API server ended the watch, and otherwise with an error.
-pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
+pub(super) type RunningWatches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
 /// Opens watches for a label that no object has, so that they get no events.
-pub(super) fn watch(gateway: &GatewayScene, count: usize) -> Watches {
+pub(super) fn watch(gateway: &GatewayScene, count: usize) -> RunningWatches {
     let path = gateway.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
     let mut watches = JoinSet::new();
     for _ in 0..count {
@@ -82,7 +82,7 @@ pub(super) fn watch(gateway: &GatewayScene, count: usize) -> Watches {
 }
 
 /// Opens watches without events, and waits until the gateway has all of them.
-pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Watches {
+pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> RunningWatches {
     let watches = watch(gateway, count);
     until("the watches", async || {
         let metrics = gateway.scene.metrics().await;
@@ -94,7 +94,7 @@ pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Watche
 }
 
 /// Checks that all watches end soon with an error: cut off, or refused if they were not yet answered.
-pub(super) async fn end_with_errors(watches: &mut Watches, count: usize) {
+pub(super) async fn end_with_errors(watches: &mut RunningWatches, count: usize) {
     let ended = async {
         let mut ended = 0;
         while let Some(watch) = watches.join_next().await {

@@ -20,12 +20,12 @@ pub struct Settings {
 pub struct Labels(Settings);
 
 #[view]
-struct Object {
-    metadata: Metadata,
+struct LabeledObject {
+    metadata: LabelMetadata,
 }
 
 #[view]
-struct Metadata {
+struct LabelMetadata {
     labels: Option<BTreeMap<String, String>>,
 }
 
@@ -38,7 +38,7 @@ impl Plugin for Labels {
     }
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
-        let Some(object) = request.object::<Object>()? else {
+        let Some(object) = request.object::<LabeledObject>()? else {
             return Ok(Response::allow());
         };
         let labels = object.metadata.labels;

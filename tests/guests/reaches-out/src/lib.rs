@@ -16,7 +16,7 @@ use admittance_sdk::{
 #[derive(Debug)]
 pub struct Settings {
     /// The resource that the guest tries to open.
-    pub target: Target,
+    pub target: GuestTarget,
     /// The URL for the target `http`.
     pub url: Option<String>,
 }
@@ -24,7 +24,7 @@ pub struct Settings {
 /// A file, socket, server or object that the guest tries to access.
 #[settings]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum GuestTarget {
     /// `/etc/passwd`.
     File,
     /// The port of a local SSH server.
@@ -55,8 +55,10 @@ impl Plugin for ReachesOut {
 
     fn admit(&self, _: &Request) -> Result<Response, Error> {
         let reached = match self.0.target {
-            Target::File => fs::read_to_string("/etc/passwd").map(|text| format!("{} bytes", text.len())),
-            Target::Http => {
+            GuestTarget::File => {
+                fs::read_to_string("/etc/passwd").map(|text| format!("{} bytes", text.len()))
+            }
+            GuestTarget::Http => {
                 let url = self.0.url.as_deref().unwrap_or_default();
                 return Ok(match http::Request::get(url).send() {
                     Ok(response) => {
@@ -66,9 +68,9 @@ impl Plugin for ReachesOut {
                     Err(error) => Response::allow().warn(error.to_string()),
                 });
             }
-            Target::Nodes => return Ok(answer(nodes())),
-            Target::Access => return Ok(answer(access())),
-            Target::Socket => TcpStream::connect("127.0.0.1:22").map(|stream| format!("{stream:?}")),
+            GuestTarget::Nodes => return Ok(answer(nodes())),
+            GuestTarget::Access => return Ok(answer(access())),
+            GuestTarget::Socket => TcpStream::connect("127.0.0.1:22").map(|stream| format!("{stream:?}")),
         };
         Ok(match reached {
             Ok(what) => Response::deny(format!("the host allowed access to {what}")),

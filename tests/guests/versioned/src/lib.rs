@@ -26,19 +26,19 @@ pub struct Settings {
 
 #[derive(Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
-struct Object {
-    metadata: Metadata,
+struct VersionedObject {
+    metadata: VersionMetadata,
 }
 
 #[derive(Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
-struct Metadata {
+struct VersionMetadata {
     annotations: Option<IgnoredAny>,
 }
 
 /// Returns a JSON Patch that writes the version into the annotations of an object.
 pub fn patch(settings: &Settings, version: &str, object: &str) -> Result<String, String> {
-    let object: Object = serde_json::from_str(object).map_err(|error| error.to_string())?;
+    let object: VersionedObject = serde_json::from_str(object).map_err(|error| error.to_string())?;
     let Settings { name, generation } = settings;
     let mut operations = Vec::new();
     if object.metadata.annotations.is_none() {

@@ -16,7 +16,7 @@ const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 /// The path that the makefile of Kubernetes expects for the source in its Go workspace.
 const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
 
-pub(super) struct Source {
+pub(super) struct BinarySource {
     pub(super) directory: PathBuf,
     pub(super) go: PathBuf,
     pub(super) home: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Source {
     pub(super) log: PathBuf,
 }
 
-impl Source {
+impl BinarySource {
     /// Unpacks the archive with the source, unless an interrupted build has done so.
     pub(super) fn unpack(&self, archive: &Path, reflect2: &Path) -> Result<(), Error> {
         let done = self.directory.join(".unpacked");

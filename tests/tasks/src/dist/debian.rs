@@ -4,14 +4,14 @@ use std::{
     process::Command,
 };
 
-use super::{Contents, VERSION, copy_all, output, tar_gz, write};
+use super::{PackageContents, VERSION, copy_all, output, tar_gz, write};
 use crate::{
     command::{Error, root, run},
     folders::{at, copy_into, create_directory},
 };
 
 /// Writes the Debian package: an `ar` archive that contains two `tar` archives, as described in `deb(5)`.
-pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
+pub(super) fn package(contents: &PackageContents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("debian");
     fill(contents, &tree)?;
     let parts = staging.join("deb");
@@ -33,7 +33,7 @@ pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<
     Ok(package)
 }
 
-fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
+fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     let [bash, zsh, fish] = &contents.completions;
     for (file, directory) in [
         (&contents.program, "usr/bin"),
@@ -64,7 +64,7 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
     create_directory(&tree.join("etc/admittance"))
 }
 
-fn control_file(contents: &Contents) -> Result<String, Error> {
+fn control_file(contents: &PackageContents) -> Result<String, Error> {
     let program = fs::read(&contents.program).map_err(at(&contents.program))?;
     let size = program.len() / 1024;
     let architecture = contents.machine.debian_name();

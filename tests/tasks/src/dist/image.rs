@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Contents, VERSION, compress, copy_all, output, pack, sha256, tar, write};
+use super::{PackageContents, VERSION, compress, copy_all, output, pack, sha256, tar, write};
 use crate::{
     command::{Error, run},
     folders::{at, copy_into, create_directory},
@@ -19,7 +19,7 @@ const USER: &str = "65532:65532";
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Writes the image as an archive in the OCI layout, from which `skopeo`, `podman load` and `docker load` can read it.
-pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
+pub(super) fn layout(contents: &PackageContents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("image");
     fill(contents, &tree)?;
     let layout = staging.join("oci");
@@ -71,7 +71,7 @@ pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<P
 
 /// Copies the program, its libraries, the stock plugins and the certificate authorities into the file system of the
 /// image. The image contains no shell.
-fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
+fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     let programs = tree.join("usr/local/bin");
     create_directory(&programs)?;
     copy_into(&contents.program, &programs)?;
@@ -95,7 +95,7 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
 }
 
 /// Returns the paths of the dynamic loader and the shared libraries that a program needs.
-fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
+fn libraries(contents: &PackageContents) -> Result<Vec<PathBuf>, Error> {
     let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
     let paths = listed.lines().filter_map(|line| {
         let path = line
@@ -111,20 +111,20 @@ fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
 /// The directory with the files of an OCI layout. The name of each file is its digest.
 struct Blobs(PathBuf);
 
-struct Blob {
+struct LayoutBlob {
     digest: String,
     size: u64,
 }
 
 impl Blobs {
-    fn add(&self, file: &Path) -> Result<Blob, Error> {
+    fn add(&self, file: &Path) -> Result<LayoutBlob, Error> {
         let digest = sha256(file)?;
         let size = fs::copy(file, self.0.join(&digest)).map_err(at(file))?;
-        Ok(Blob { digest, size })
+        Ok(LayoutBlob { digest, size })
     }
 }
 
-impl Blob {
+impl LayoutBlob {
     fn descriptor(&self, media_type: &str, more: &str) -> String {
         let Self { digest, size } = self;
         format!(r#"{{"mediaType":"{media_type}","digest":"sha256:{digest}","size":{size}{more}}}"#)

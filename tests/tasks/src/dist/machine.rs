@@ -4,9 +4,9 @@
 use std::{env, path::Path, process::Command, str::FromStr};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Machine(String);
+pub(crate) struct TargetMachine(String);
 
-impl FromStr for Machine {
+impl FromStr for TargetMachine {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -17,7 +17,7 @@ impl FromStr for Machine {
     }
 }
 
-impl Machine {
+impl TargetMachine {
     pub(crate) fn name(&self) -> &str {
         &self.0
     }

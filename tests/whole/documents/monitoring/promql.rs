@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// The metrics and labels that a PromQL expression names.
-pub(super) struct Expression {
+pub(super) struct PromqlExpression {
     pub(super) selectors: Vec<Selector>,
     /// The labels by which the expression groups series or joins them.
     pub(super) groupings: BTreeSet<String>,
@@ -20,7 +20,7 @@ const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "g
 
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 
-impl Expression {
+impl PromqlExpression {
     pub(super) fn parse(text: &str) -> Self {
         let mut parsed = Self {
             selectors: Vec::new(),
@@ -96,7 +96,7 @@ fn word_of(text: &str) -> (&str, &str) {
 
 #[test]
 fn metric_names_are_found_in_expressions() {
-    let parsed = Expression::parse(
+    let parsed = PromqlExpression::parse(
         "histogram_quantile(0.99, sum by (le, a) (rate(x_bucket{b=\"1|2\",c!~\"3\"}[5m]))) > 7 * 86400\n\
          and on (d) y unless sum(z) without (e) - time()",
     );

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::ran;
 use crate::kubernetes::{
-    hooks::{Answer, Hooks, configuration},
+    hooks::{HookAnswer, Hooks, configuration},
     server::{POD, ReviewedResource, Server},
 };
 
 #[derive(Clone, Copy)]
-enum Expected {
+enum ExpectedAnswer {
     Allowed,
     /// The request is allowed, with this audit annotation.
     Noted(&'static str, &'static str),
@@ -22,13 +22,13 @@ enum Expected {
     Invalid(&'static str),
 }
 
-use Expected::{Allowed, Changed, Denied, Invalid, Noted};
+use ExpectedAnswer::{Allowed, Changed, Denied, Invalid, Noted};
 
 const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
 
 /// (case of the conformance list, phase of the webhook, version of the AdmissionReview that it gets, its answer,
 /// expected result). In an answer, `UID` stands for the uid of the request.
-type Row = (&'static str, &'static str, &'static str, Value, Expected);
+type AnswerRow = (&'static str, &'static str, &'static str, Value, ExpectedAnswer);
 
 fn patch() -> Value {
     let patch = json!([{"op": "add", "path": "/metadata/labels/added", "value": "test"}]);
@@ -51,7 +51,7 @@ fn allowed(version: &str, with: &Value) -> Value {
     answer(version, &response)
 }
 
-fn answers() -> Vec<Row> {
+fn answers() -> Vec<AnswerRow> {
     const MUTATING: &str = "Mutating";
     const VALIDATING: &str = "Validating";
     let none = json!({});
@@ -226,7 +226,7 @@ fn answers() -> Vec<Row> {
     ]
 }
 
-fn denials() -> Vec<Row> {
+fn denials() -> Vec<AnswerRow> {
     let denied = |status: Value| answer("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
     let rows = [
         ("C6.1", json!(null), Denied(400, "", NO_EXPLANATION)),
@@ -277,7 +277,7 @@ async fn answers_of_webhooks_are_validated() {
         let (.., answer, _) = told.iter().find(|(row, ..)| *row == name).unwrap();
         let uid = call.review["request"]["uid"].as_str().unwrap();
         let answer = answer.to_string().replace("UID", uid);
-        async move { Answer::Text(200, answer) }
+        async move { HookAnswer::Text(200, answer) }
     })
     .await;
     let mut documents = String::new();
@@ -384,7 +384,7 @@ async fn requests() -> [&'static str; 4] {
     unknown(json!([])).await;
     unknown(json!(["v2", "invalid"])).await;
 
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let mut documents = String::new();
     for version in ["v1", "v1beta1"] {
         let webhook = hooks.webhook(

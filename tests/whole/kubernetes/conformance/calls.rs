@@ -7,16 +7,16 @@ use tokio::task::JoinSet;
 
 use super::ran;
 use crate::kubernetes::{
-    hooks::{Answer, Arrivals, Call, Hooks, configuration, rule},
+    hooks::{Arrivals, HookAnswer, HookCall, Hooks, configuration, rule},
     server::{POD, ReviewedResource, Server, request},
 };
 
 const CALLS: usize = 10;
 
-async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
+async fn together(_: HookCall, mut arrivals: Arrivals) -> HookAnswer {
     let arrived = arrivals.count("/together");
     arrivals.reach("/together", arrived.next_multiple_of(CALLS)).await;
-    Answer::allow()
+    HookAnswer::allow()
 }
 
 /// Sends a review to each of these chains in turn. Returns the index of each webhook call's connection.
@@ -33,7 +33,7 @@ async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usiz
 #[tokio::test]
 async fn webhook_connections_are_pooled_by_server_and_authority() {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let at_url = json!({"clientConfig": hooks.by_url("/allow")});
     let documents = configuration("Validating", "c3.1", &[hooks.webhook("a", "/allow", &json!({}))])
         + &*configuration("Validating", "c3.2", &[hooks.webhook("a", "/other", &json!({}))])
@@ -107,7 +107,7 @@ async fn ten_webhook_calls_run_concurrently() {
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
-        Answer::Text(500, "broken".into())
+        HookAnswer::Text(500, "broken".into())
     })
     .await;
     let documents = configuration("Mutating", "broken", &[hooks.webhook("a", "/broken", &json!({}))])
@@ -185,7 +185,7 @@ async fn webhook_configurations_and_access_reviews_call_no_webhook() {
 #[tokio::test]
 async fn a_dry_run_refused_for_side_effects_calls_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let with = json!({"sideEffects": "Some"});
     let documents = configuration("Validating", "some", &[hooks.webhook("a", "/some", &with)]);
     let server = Server::start(&hooks.resolve(), &documents).await;
@@ -202,10 +202,10 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         match call.path.as_str() {
             "/serial/1-slow" => tokio::time::sleep(Duration::from_millis(1100)).await,
-            "/late/1-silent" => return Answer::Silence,
+            "/late/1-silent" => return HookAnswer::Silence,
             _ => {}
         }
-        Answer::allow()
+        HookAnswer::allow()
     })
     .await;
     let webhook = |path: &str, seconds: u32, policy: &str| {

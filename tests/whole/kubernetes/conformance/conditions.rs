@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::ran;
 use crate::{
     kubernetes::{
-        hooks::{Answer, Hooks, configuration},
+        hooks::{HookAnswer, Hooks, configuration},
         server::{POD, Server},
     },
     scene::write,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
+enum ExpectedMatch {
     Called,
     Skipped,
     Refused,
@@ -21,14 +21,14 @@ enum Expected {
     Ignored,
 }
 
-use Expected::{Called, Ignored, Refused, Skipped};
+use ExpectedMatch::{Called, Ignored, Refused, Skipped};
 
 const TRUE: &str = "true";
 const FALSE: &str = "false";
 const FAILS: &str = "object.missing == 1";
 
 /// (case of the conformance list, expressions of the match conditions, failurePolicy, expected result)
-const ROWS: [(&str, &[&str], Option<&str>, Expected); 19] = [
+const ROWS: [(&str, &[&str], Option<&str>, ExpectedMatch); 19] = [
     ("C10.1", &[], None, Called),
     ("C10.2", &[TRUE], None, Called),
     ("C10.3", &[TRUE, TRUE, TRUE, TRUE], None, Called),
@@ -63,7 +63,7 @@ fn conditions(expressions: &[&str]) -> Value {
 #[tokio::test]
 async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let mut documents = String::new();
     let place = |index: usize, row: &str| format!("{index}.{}", row.to_lowercase());
     for phase in ["Mutating", "Validating"] {

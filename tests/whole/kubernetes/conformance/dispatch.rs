@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::ran;
 use crate::kubernetes::{
-    hooks::{Answer, Hooks, anything, configuration, rule},
+    hooks::{HookAnswer, Hooks, anything, configuration, rule},
     server::{POD, ReviewedResource, Server},
 };
 
@@ -21,7 +21,7 @@ const SCALE: ReviewedResource<'static> = ReviewedResource {
 };
 
 /// (case of the list, API version of the configuration, matchPolicy, rules, request, whether the webhook is called)
-type Row = (
+type DispatchRow = (
     &'static str,
     &'static str,
     Option<&'static str>,
@@ -30,13 +30,13 @@ type Row = (
     bool,
 );
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<DispatchRow> {
     let of = |group: &str, version: &str, resource: &str| rule(&["*"], &[group], &[version], &[resource]);
     let extensions = |resource: &str| of("extensions", "v1beta1", resource);
     let apps = |resource: &str| of("apps", "v1beta1", resource);
     let exact = |resource: &str| of("apps", "v1", resource);
     const EQUIVALENT: Option<&str> = Some("Equivalent");
-    let mut rows: Vec<Row> = vec![
+    let mut rows: Vec<DispatchRow> = vec![
         ("C11.1", "v1", EQUIVALENT, vec![], DEPLOYMENT, false),
         ("C11.3", "v1", EQUIVALENT, vec![anything()], DEPLOYMENT, true),
         (
@@ -82,7 +82,7 @@ fn rows() -> Vec<Row> {
 async fn webhooks_are_selected_by_rules_without_converting_objects() {
     let rows = rows();
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let mut documents = String::new();
     for (name, version, match_policy, rules, ..) in &rows {
         let name = name.to_lowercase();
@@ -120,7 +120,7 @@ async fn conditions() -> [&'static str; 3] {
         ("C11.15", "object.metadata.nowhere == 'web'", 0, 403),
     ];
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let mut documents = String::new();
     for (row, expression, ..) in ROWS {
         let with = json!({

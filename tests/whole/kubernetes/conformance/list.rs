@@ -21,7 +21,7 @@ pub(super) enum RowStatus {
 use RowStatus::{Differs, Met, MetBy, MetIn, Outside};
 
 /// (name of the case, behaviour of kube-apiserver, how Admittance compares)
-pub(super) type Row = (&'static str, &'static str, RowStatus);
+pub(super) type ConformanceRow = (&'static str, &'static str, RowStatus);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
 
@@ -33,7 +33,7 @@ const NO_CONVERSION: &str = "the object stays in the version in which it arrived
                              and does so for the rules by which it calls us";
 const READ_FIRST: &str = "reported when the document is read, and the previous definitions stay live";
 
-pub(super) const LIST: &[Row] = &[
+pub(super) const LIST: &[ConformanceRow] = &[
     // Group C1 of the cases: webhooks of both phases that change nothing, in both versions of AdmissionReview.
     ("C1.1", "no rule matches: allowed, not called", Met),
     ("C1.2", "allowed: its audit annotation is kept", Met),

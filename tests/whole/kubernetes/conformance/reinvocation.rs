@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use super::ran;
 use crate::kubernetes::{
-    hooks::{Answer, Hooks, configuration},
+    hooks::{HookAnswer, Hooks, configuration},
     server::{POD, Server},
 };
 
 /// (case of the conformance list, webhooks in order, how often each webhook is called, labels of the resulting object).
 /// A webhook is given by the label that it sets and by fields of its configuration.
-type Row = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
+type ReinvocationRow = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<ReinvocationRow> {
     let with = |policy: &str| json!({"reinvocationPolicy": policy});
     let if_needed = || with("IfNeeded");
     let selected = json!({
@@ -61,7 +61,7 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let label = call.path.rsplit('/').next().unwrap();
         let (name, value) = label.split_once('-').unwrap();
-        Answer::label(name, value)
+        HookAnswer::label(name, value)
     })
     .await;
     let rows = rows();

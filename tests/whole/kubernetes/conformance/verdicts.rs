@@ -7,48 +7,50 @@ use tempfile::TempDir;
 use super::ran;
 use crate::{
     kubernetes::{
-        hooks::{Answer, Arrivals, Call, Hooks, configuration, rule},
-        server::{POD, ReviewedResource, Server, Verdict},
+        hooks::{Arrivals, HookAnswer, HookCall, Hooks, configuration, rule},
+        server::{POD, ReviewVerdict, ReviewedResource, Server},
     },
     scene::{source, write},
 };
 
 /// Returns the webhook's answer to a call. The first segment of the path says which.
-async fn answer(call: Call, _: Arrivals) -> Answer {
-    let denied = |status: Value| Answer::Review(json!({"allowed": false, "status": status}));
+async fn answer(call: HookCall, _: Arrivals) -> HookAnswer {
+    let denied = |status: Value| HookAnswer::Review(json!({"allowed": false, "status": status}));
     match call.path.split('/').nth(1).unwrap() {
-        "allow" => Answer::Review(json!({"allowed": true, "auditAnnotations": {"key1": "value1"}})),
+        "allow" => HookAnswer::Review(json!({"allowed": true, "auditAnnotations": {"key1": "value1"}})),
         "disallow" => denied(json!({"code": 403})),
         "disallow-reason" => denied(json!({"code": 403, "message": "you shall not pass"})),
-        "internal-error" => Answer::Text(500, "webhook internal server error".into()),
-        "no-http" => Answer::HangUp,
-        "absent" => Answer::Text(
+        "internal-error" => HookAnswer::Text(500, "webhook internal server error".into()),
+        "no-http" => HookAnswer::HangUp,
+        "absent" => HookAnswer::Text(
             200,
             json!({"kind": "AdmissionReview", "apiVersion": call.review["apiVersion"]}).to_string(),
         ),
         "invalid-annotation" => {
-            Answer::Review(json!({"allowed": true, "auditAnnotations": {"invalid*key": "value1"}}))
+            HookAnswer::Review(json!({"allowed": true, "auditAnnotations": {"invalid*key": "value1"}}))
         }
         "remove-label" if call.label("remove").is_some() => {
-            Answer::patch(&json!([{"op": "remove", "path": "/metadata/labels/remove"}]))
+            HookAnswer::patch(&json!([{"op": "remove", "path": "/metadata/labels/remove"}]))
         }
-        "remove-label" => Answer::allow(),
-        "add-label" => Answer::label("added", "test"),
-        "broken-member" => Answer::raw_patch(r#"[{"op": "add", "CORRUPTED_KEY":}]"#),
-        "cut-off" => Answer::raw_patch(r#"[{"op": "add", "path": "/metadata/labels/a", "value": "b"}"#),
-        "noop" => Answer::patch(&json!([
+        "remove-label" => HookAnswer::allow(),
+        "add-label" => HookAnswer::label("added", "test"),
+        "broken-member" => HookAnswer::raw_patch(r#"[{"op": "add", "CORRUPTED_KEY":}]"#),
+        "cut-off" => HookAnswer::raw_patch(r#"[{"op": "add", "path": "/metadata/labels/a", "value": "b"}"#),
+        "noop" => HookAnswer::patch(&json!([
             {"op": "replace", "path": "/metadata/labels/remove", "value": "me"}
         ])),
-        "not-there" => Answer::patch(&json!([{"op": "remove", "path": "/spec/nowhere"}])),
-        "rename" => Answer::patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
-        path => Answer::Text(404, format!("no hook at {path}")),
+        "not-there" => HookAnswer::patch(&json!([{"op": "remove", "path": "/spec/nowhere"}])),
+        "rename" => {
+            HookAnswer::patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}]))
+        }
+        path => HookAnswer::Text(404, format!("no hook at {path}")),
     }
 }
 
 /// A webhook of a case: its path, which selects its answer, and the fields that differ from the defaults.
-type Hook = (&'static str, Value);
+type RowHook = (&'static str, Value);
 
-enum Expected {
+enum RowExpectation {
     /// The request is allowed without a change, with exactly these audit annotations.
     Allowed(Vec<(&'static str, &'static str)>),
     /// The request is allowed, and the resulting object has these labels.
@@ -59,21 +61,26 @@ enum Expected {
     Rejected(&'static str),
 }
 
-use Expected::{Allowed, Changed, Refused, Rejected};
+use RowExpectation::{Allowed, Changed, Refused, Rejected};
 
-struct Row {
+struct VerdictRow {
     name: &'static str,
     reviewed: ReviewedResource<'static>,
     dry_run: bool,
-    webhooks: Vec<Hook>,
-    expected: Expected,
+    webhooks: Vec<RowHook>,
+    expected: RowExpectation,
     /// The webhooks that must be called, in this order: first for a mutating configuration, then for a validating one.
     called: [&'static [&'static str]; 2],
 }
 
 /// Returns a case in which mutating and validating configurations have the same result and the same calls.
-fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'static [&'static str]) -> Row {
-    Row {
+fn row(
+    name: &'static str,
+    webhooks: Vec<RowHook>,
+    expected: RowExpectation,
+    called: &'static [&'static str],
+) -> VerdictRow {
+    VerdictRow {
         name,
         reviewed: POD_UPDATE,
         dry_run: false,
@@ -109,8 +116,13 @@ fn selects(label: &str) -> Value {
     json!({"objectSelector": {"matchLabels": {label: "me"}}})
 }
 
-fn dry(side_effects: &str, name: &'static str, expected: Expected, called: &'static [&'static str]) -> Row {
-    Row {
+fn dry(
+    side_effects: &str,
+    name: &'static str,
+    expected: RowExpectation,
+    called: &'static [&'static str],
+) -> VerdictRow {
+    VerdictRow {
         dry_run: true,
         ..row(
             name,
@@ -123,17 +135,18 @@ fn dry(side_effects: &str, name: &'static str, expected: Expected, called: &'sta
 
 const ALLOWED: &[(&str, &str)] = &[("allow-0.hooks.example.key1", "value1")];
 
-fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
-    let fail = |policy: Value| -> Vec<Hook> { (0..3).map(|_| ("internal-error", policy.clone())).collect() };
+fn unchanged_rows(hooks: &Hooks) -> Vec<VerdictRow> {
+    let fail =
+        |policy: Value| -> Vec<RowHook> { (0..3).map(|_| ("internal-error", policy.clone())).collect() };
     let none = || Allowed(Vec::new());
     let allowed = || Allowed(ALLOWED.to_vec());
     let no_match = json!({"rules": [rule(&["CREATE"], &["*"], &["*"], &["*/*"])]});
-    let failed_three = |name, policy| Row {
+    let failed_three = |name, policy| VerdictRow {
         called: [&["internal-error"], &["internal-error"; 3]],
         ..row(name, fail(policy), Refused(500, "failed (bad-status)"), &[])
     };
     let guest = source("guest-misbehaves");
-    let panics = move |policy: &str| -> Vec<Hook> {
+    let panics = move |policy: &str| -> Vec<RowHook> {
         let plugin = json!({"source": guest, "settings": {"behaviour": "panics"}});
         vec![("", json!({"plugin": plugin, "failurePolicy": policy}))]
     };
@@ -218,7 +231,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
             Refused(500, "`response` is absent"),
             &["absent"],
         ),
-        Row {
+        VerdictRow {
             dry_run: true,
             ..row(
                 "C1.16",
@@ -247,7 +260,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
             allowed(),
             &["allow"],
         ),
-        Row {
+        VerdictRow {
             reviewed: CUSTOM_UPDATE,
             ..row(
                 "C1.23",
@@ -266,10 +279,10 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
     ]
 }
 
-fn changing_rows() -> Vec<Row> {
+fn changing_rows() -> Vec<VerdictRow> {
     let removed = || Changed(json!({}));
     let added = || Changed(json!({"remove": "me", "added": "test"}));
-    let custom = |row| Row {
+    let custom = |row| VerdictRow {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
@@ -280,7 +293,7 @@ fn changing_rows() -> Vec<Row> {
             operation: "CREATE",
             ..reviewed
         };
-        Row {
+        VerdictRow {
             reviewed,
             ..row(name, webhooks, removed(), &["remove-label"])
         }
@@ -348,7 +361,7 @@ fn changing_rows() -> Vec<Row> {
             Refused(500, "failed (unreachable)"),
             &["no-http"],
         ),
-        Row {
+        VerdictRow {
             dry_run: true,
             ..row(
                 "C2.10",
@@ -373,7 +386,7 @@ fn changing_rows() -> Vec<Row> {
             ("failed-open.not-there-0.hooks.example", "patch-failed"),
             &["not-there"],
         ),
-        Row {
+        VerdictRow {
             reviewed: ReviewedResource {
                 operation: "DELETE",
                 ..POD
@@ -395,15 +408,15 @@ fn changing_rows() -> Vec<Row> {
 }
 
 /// A case of the conformance list, tested in one phase and with one version of AdmissionReview.
-struct Case {
+struct VerdictCase {
     /// The name of the case's webhook configuration, with which the paths of its webhooks end.
     place: String,
     phase: &'static str,
     document: String,
 }
 
-impl Case {
-    fn new(hooks: &Hooks, row: &Row, phase: &'static str, version: &str) -> Self {
+impl VerdictCase {
+    fn new(hooks: &Hooks, row: &VerdictRow, phase: &'static str, version: &str) -> Self {
         let place = format!("{}-{phase}-{version}", row.name).to_lowercase();
         let mut webhooks = Vec::new();
         for (index, (what, with)) in row.webhooks.iter().enumerate() {
@@ -429,7 +442,7 @@ impl Case {
         }
     }
 
-    async fn check(&self, server: &Server, hooks: &Hooks, row: &Row) {
+    async fn check(&self, server: &Server, hooks: &Hooks, row: &VerdictRow) {
         let place = &self.place;
         let is_mutating = self.phase == "Mutating";
         let mut review = row.reviewed.review(place);
@@ -452,9 +465,9 @@ impl Case {
     }
 }
 
-impl Expected {
+impl RowExpectation {
     #[expect(clippy::panic, reason = "a test says what is wrong by panicking")]
-    fn check(&self, place: &str, verdict: &Verdict, review: &Value) {
+    fn check(&self, place: &str, verdict: &ReviewVerdict, review: &Value) {
         match self {
             Allowed(annotations) => {
                 assert!(verdict.is_allowed(), "{place}: {verdict:?}");
@@ -490,7 +503,7 @@ impl Expected {
     }
 }
 
-async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) -> Vec<Row>) {
+async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) -> Vec<VerdictRow>) {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), answer).await;
     let rows = rows(&hooks);
@@ -498,7 +511,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
     for row in &rows {
         for phase in phases {
             for version in ["v1", "v1beta1"] {
-                let case = Case::new(&hooks, row, phase, version);
+                let case = VerdictCase::new(&hooks, row, phase, version);
                 match row.expected {
                     Rejected(words) => check_rejected(&directory, &case, words).await,
                     _ => cases.push((row, case)),
@@ -515,7 +528,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
 }
 
 /// Checks that `admittance check` rejects the case's webhook configuration with this message.
-async fn check_rejected(directory: &TempDir, case: &Case, words: &str) {
+async fn check_rejected(directory: &TempDir, case: &VerdictCase, words: &str) {
     let file = write(directory, &format!("{}.yaml", case.place), &case.document);
     let check = Admittance::run(["check".into(), file.into_os_string()])
         .await

@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Answer, Client, Error, Trust, longest_overlap};
+use admittance_tests::{Client, ClientTrust, Error, TimedAnswer, longest_overlap};
 use tokio::{
     task::JoinHandle,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
-    kubernetes::server::{POD, Server, Verdict, request},
+    kubernetes::server::{POD, ReviewVerdict, Server, request},
     setting::PATIENCE,
 };
 
@@ -31,13 +31,13 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// another replica, which is allowed for reviews. If it breaks later, the request is lost, because the client may have
 /// seen a part of the reply.
 pub(super) struct Balancer {
-    shared: Arc<Shared>,
-    clients: Vec<JoinHandle<Vec<Answer>>>,
+    shared: Arc<SharedBalancer>,
+    clients: Vec<JoinHandle<Vec<TimedAnswer>>>,
     probes: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedBalancer {
     backends: Mutex<Vec<Arc<Backend>>>,
     turn: AtomicUsize,
     is_over: AtomicBool,
@@ -55,9 +55,9 @@ struct Backend {
 }
 
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct ReplicaAnswers {
     /// All answers in the order in which clients received them.
-    all: Vec<Answer>,
+    all: Vec<TimedAnswer>,
     /// How many requests the balancer has repeated at a second replica, because the first was unreachable.
     pub(super) repeated: usize,
 }
@@ -82,7 +82,7 @@ impl Balancer {
     /// Adds a replica to the balancer. A replica that has exited can stay: it never becomes ready again.
     pub(super) fn add(&mut self, server: &Server) {
         let authorities = std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
-        let trust = Trust {
+        let trust = ClientTrust {
             authorities: &authorities,
             identity: None,
         };
@@ -107,7 +107,7 @@ impl Balancer {
     }
 
     /// Stops the clients when they have all their answers, and returns the answers.
-    pub(super) async fn stop(self) -> Answers {
+    pub(super) async fn stop(self) -> ReplicaAnswers {
         self.shared.is_over.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
         for client in self.clients {
@@ -117,14 +117,14 @@ impl Balancer {
             probe.await.unwrap();
         }
         all.sort();
-        Answers {
+        ReplicaAnswers {
             all,
             repeated: self.shared.repeated.load(Ordering::SeqCst),
         }
     }
 }
 
-impl Shared {
+impl SharedBalancer {
     fn backends(&self) -> MutexGuard<'_, Vec<Arc<Backend>>> {
         self.backends.lock().unwrap()
     }
@@ -146,7 +146,7 @@ impl Shared {
     }
 
     /// Sends a review through the balancer. Returns the replica that answered, and its answer.
-    async fn answer(&self) -> (Arc<Backend>, Answer) {
+    async fn answer(&self) -> (Arc<Backend>, TimedAnswer) {
         let review = POD.review("load");
         loop {
             let Some(backend) = self.next() else {
@@ -156,7 +156,7 @@ impl Shared {
             match backend.client.send(request(&backend.review, &review)).await {
                 Ok(reply) => {
                     backend.answered.fetch_add(1, Ordering::SeqCst);
-                    let answer = Answer::now(Verdict::parse(&review, &reply).message());
+                    let answer = TimedAnswer::now(ReviewVerdict::parse(&review, &reply).message());
                     return (backend, answer.unwrap());
                 }
                 Err(Error::NoReply { .. }) => {
@@ -170,7 +170,7 @@ impl Shared {
 }
 
 /// Sends one review after another, at most one every 5 ms, and checks that no replica returns to an earlier table.
-async fn send(shared: Arc<Shared>) -> Vec<Answer> {
+async fn send(shared: Arc<SharedBalancer>) -> Vec<TimedAnswer> {
     let mut answers = Vec::new();
     let mut newest: BTreeMap<String, u32> = BTreeMap::new();
     let mut turns = interval(Duration::from_millis(5));
@@ -191,7 +191,7 @@ async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     answers
 }
 
-async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
+async fn probe(shared: Arc<SharedBalancer>, backend: Arc<Backend>) {
     let client = Client::new().unwrap();
     let mut turns = interval(PROBE);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -203,7 +203,7 @@ async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
     }
 }
 
-impl Answers {
+impl ReplicaAnswers {
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }

@@ -6,7 +6,7 @@ use admittance::{
     DecisionFilter, DecisionRecord, DecisionStream, DecisionVerdict, LoggedDecision, StreamItem,
     admission::Operation,
 };
-use admittance_cluster::{Event, EventObject, Events};
+use admittance_cluster::{ClusterEvent, EventObject, EventWriter};
 use futures_util::StreamExt;
 use metrics::{Counter, counter};
 use tokio::{sync::mpsc, time::Instant};
@@ -29,7 +29,7 @@ const OBJECT_RATE: EventRate = EventRate {
 const MAX_OBJECTS: usize = 4096;
 
 /// Creates an event for every denied request, within the rate limits, until the driver stops.
-pub(super) async fn run(events: Events, decisions: DecisionStream, stop: CancellationToken) {
+pub(super) async fn run(events: EventWriter, decisions: DecisionStream, stop: CancellationToken) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let dropped = counter!(DROPPED, "sink" => NAME);
     dropped.absolute(0);
@@ -48,7 +48,7 @@ pub(super) fn filter() -> DecisionFilter {
 /// Puts an Event for each denied request into the queue. While the queue is full, Events are dropped.
 async fn read(
     mut decisions: DecisionStream,
-    queue: mpsc::Sender<Event>,
+    queue: mpsc::Sender<ClusterEvent>,
     dropped: Counter,
     stop: CancellationToken,
 ) {
@@ -74,7 +74,7 @@ async fn read(
     }
 }
 
-async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counter) {
+async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dropped: Counter) {
     let written = counter!(WRITTEN, "sink" => NAME);
     let failures = counter!(FAILURES, "sink" => NAME);
     written.absolute(0);
@@ -101,7 +101,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
 }
 
 /// Returns an Event about the object of a denied request, or about the object's namespace if the object does not exist.
-fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
+fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     let (api_version, kind) = match record.kind.rsplit_once('/') {
         Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
         None => (String::new(), record.kind.clone()),
@@ -137,7 +137,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     } else {
         (object, None)
     };
-    Event {
+    ClusterEvent {
         regarding,
         related,
         is_warning: true,
@@ -193,7 +193,7 @@ struct EventLimits {
 }
 
 impl EventLimits {
-    fn allow(&mut self, event: &Event, now: Instant) -> bool {
+    fn allow(&mut self, event: &ClusterEvent, now: Instant) -> bool {
         let object = event.related.as_ref().unwrap_or(&event.regarding);
         let of_object = OBJECT_RATE.left(self.objects.get(object), now);
         let of_all = TOTAL_RATE.left(self.total.as_ref(), now);
@@ -221,8 +221,8 @@ impl EventLimits {
 mod tests {
     use super::*;
 
-    fn event(name: &str) -> Event {
-        Event {
+    fn event(name: &str) -> ClusterEvent {
+        ClusterEvent {
             regarding: EventObject {
                 name: name.to_owned(),
                 ..EventObject::default()

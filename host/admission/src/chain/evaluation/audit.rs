@@ -9,7 +9,7 @@ use super::{Evaluation, EvaluationSources, FinishedTurn, StageInChain, timed};
 use crate::{
     FailurePolicy, Mode, Request, StageResult,
     chain::{
-        expansion::Generated,
+        expansion::GeneratedObjects,
         spans::ChainSpan,
         stage_turn::{StageTurn, TurnResult},
     },
@@ -41,7 +41,7 @@ impl Evaluation {
     }
 
     pub(super) async fn audit(&mut self, audits: &[Audit<'_>], sources: EvaluationSources<'_>) {
-        let (began, deadline, generated) = (self.began, self.deadline, &Generated::default());
+        let (began, deadline, generated) = (self.began, self.deadline, &GeneratedObjects::default());
         let mut spans = ChainSpan::default();
         let runs = audits.iter().map(|audit| {
             let turn = move |request| StageTurn {

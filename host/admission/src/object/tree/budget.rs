@@ -1,9 +1,9 @@
-use super::Node;
+use super::TreeNode;
 use crate::Deadline;
 
 /// The reason why a patch operation at a path fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
-pub(crate) enum Problem {
+pub(crate) enum PatchProblem {
     /// The parent of the value at the path does not exist.
     #[display("the parent of the path does not exist")]
     NoParent,
@@ -31,7 +31,7 @@ pub(crate) enum Problem {
 
 /// The work that a patch may still do before it exceeds a limit.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct PatchBudget {
     /// The units of work that the patch may still do. A unit is a byte that is read, or an element that is moved.
     pub(super) work: usize,
     unchecked: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Budget {
     deadline: Option<Deadline>,
 }
 
-impl Budget {
+impl PatchBudget {
     /// The units of work between two checks of the deadline. They take about a millisecond.
     const STRIDE: usize = 1 << 20;
     /// The units of work that a patch operation costs besides the bytes that it reads and the elements that it moves.
@@ -56,8 +56,8 @@ impl Budget {
         }
     }
 
-    pub(super) fn charge(&mut self, units: usize) -> Result<(), Problem> {
-        self.work = self.work.checked_sub(units).ok_or(Problem::Work)?;
+    pub(super) fn charge(&mut self, units: usize) -> Result<(), PatchProblem> {
+        self.work = self.work.checked_sub(units).ok_or(PatchProblem::Work)?;
         if let Some(left) = self.unchecked.checked_sub(units) {
             self.unchecked = left;
             return Ok(());
@@ -66,18 +66,18 @@ impl Budget {
         // The thread has used a millisecond, so other threads get a turn.
         std::thread::yield_now();
         match self.deadline {
-            Some(deadline) if deadline.has_passed() => Err(Problem::Deadline),
+            Some(deadline) if deadline.has_passed() => Err(PatchProblem::Deadline),
             _ => Ok(()),
         }
     }
 
     /// Charges the fixed cost of a patch operation.
-    pub(crate) fn begin(&mut self) -> Result<(), Problem> {
+    pub(crate) fn begin(&mut self) -> Result<(), PatchProblem> {
         self.charge(Self::OPERATION)
     }
 
-    pub(crate) fn copy<'a>(&mut self, value: &Node<'a>) -> Result<Node<'a>, Problem> {
-        let size = value.size(self.copies).ok_or(Problem::Copies)?;
+    pub(crate) fn copy<'a>(&mut self, value: &TreeNode<'a>) -> Result<TreeNode<'a>, PatchProblem> {
+        let size = value.size(self.copies).ok_or(PatchProblem::Copies)?;
         self.charge(size)?;
         self.copies -= size;
         Ok(value.clone())

@@ -150,7 +150,7 @@ fn an_exact_rule_matches_only_the_clients_version() {
         ..Rule::for_operations([Operation::Create])
     };
     let mut converted = request(Operation::Create, "apps", "v1", "deployments", Some("ns"));
-    converted.requested = Some(Box::new(crate::Requested {
+    converted.requested = Some(Box::new(crate::RequestedKind {
         kind: converted.kind.clone(),
         resource: GroupVersionResource {
             version: "v1beta1".into(),

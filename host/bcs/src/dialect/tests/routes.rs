@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::routes::{Action, Body, RouteLookup, lookup, pattern, routes, table};
+use crate::routes::{ForwardedBody, RouteAction, RouteLookup, lookup, pattern, routes, table};
 
 #[test]
 fn every_route_of_the_table_is_found_and_its_target_is_valid() {
@@ -28,7 +28,7 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
         for name in &parameters {
             assert_eq!(matched.parameter(name), format!("x-{name}"), "{route:?}");
         }
-        let (Action::Scheduler(call) | Action::Definitions(call)) = route.action else {
+        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = route.action else {
             continue;
         };
         let target = call
@@ -41,7 +41,10 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(
-                matches!(call.body, Body::Version(_) | Body::DeploymentDef),
+                matches!(
+                    call.body,
+                    ForwardedBody::Version(_) | ForwardedBody::DeploymentDef
+                ),
                 "{route:?}"
             );
         }
@@ -157,12 +160,12 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
 #[test]
 fn the_body_of_a_request_determines_how_it_is_forwarded() {
     for route in routes() {
-        let (Action::Scheduler(call) | Action::Definitions(call)) = route.action else {
+        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = route.action else {
             continue;
         };
         let path = format!("{PREFIX}{}", route.path).replace(['{', '}'], "");
         let forwarding = forwarding(&head(route.verb.method().as_str(), &path, &[]), None);
-        let by_body = !matches!(call.body, Body::Nothing | Body::AsIs);
+        let by_body = !matches!(call.body, ForwardedBody::Nothing | ForwardedBody::AsIs);
         assert_eq!(forwarding.is_none(), by_body, "{route:?}");
     }
 }
@@ -171,7 +174,7 @@ fn the_body_of_a_request_determines_how_it_is_forwarded() {
 fn no_client_header_is_sent_to_the_scheduler() {
     let mut head = head("POST", &format!("{PREFIX}/agentsettings"), &[CLUSTER]);
     head.headers.insert("authorization", "Bearer x".parse().unwrap());
-    let Some(Forwarding::Rewritten(rewritten)) = forwarding(&head, None) else {
+    let Some(SchedulerForwarding::Rewritten(rewritten)) = forwarding(&head, None) else {
         panic!("it is for the scheduler")
     };
     let mut headers: Vec<String> = rewritten

@@ -64,7 +64,7 @@ fn path_of(kind: &str) -> &'static str {
 /// Returns the target and the body of the request that the scheduler gets for this request.
 pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
     match translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
-        Forwarding::Rewritten(Rewritten {
+        SchedulerForwarding::Rewritten(RewrittenRequest {
             method,
             path_and_query,
             body: NextBody::New(body),
@@ -325,7 +325,7 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     // If this unusual form of the number is in the request, the text was forwarded unchanged.
     let text = object.to_string().replace("1.0}", "1.000}");
     let body = match translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
-        Forwarding::Rewritten(Rewritten {
+        SchedulerForwarding::Rewritten(RewrittenRequest {
             body: NextBody::New(body),
             ..
         }) => String::from_utf8(body.to_vec()).unwrap(),

@@ -78,7 +78,7 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         ("here alone: cut to 32 bits there", "message", r#"{"msgtype":"signal","msgdata":{"signal":4294967305}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
     ] {
         let head = head("POST", wrong(route), &[]);
-        let Forwarding::Reply(response) = translate(&head, &Bytes::from(body.clone())) else {
+        let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body.clone())) else {
             panic!("{source}: {body} goes on")
         };
         let text = json_of(&response);
@@ -99,7 +99,7 @@ fn the_error_for_a_name_with_a_dot_is_plain_text() {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
         let head = head("POST", wrong(kind), &[]);
-        let Forwarding::Reply(response) = translate(&head, &Bytes::from(body)) else {
+        let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body)) else {
             panic!("{kind} goes on")
         };
         assert_eq!(json_of(&response), "Name can't contains contains '.'", "{kind}");
@@ -119,7 +119,9 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
         r#"{{"kind":"application","spec":{{"template":{{"spec":{{"containers":[{}1]}}}}}}}}"#,
         "1,".repeat(100_000)
     );
-    let Forwarding::Reply(response) = translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body)) else {
+    let SchedulerForwarding::Reply(response) =
+        translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body))
+    else {
         panic!("it goes on")
     };
     let text = json_of(&response);
@@ -179,7 +181,7 @@ fn a_body_with_invalid_utf8_is_refused() {
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
     ] {
         let head = head("POST", wrong(route), &[]);
-        let Forwarding::Reply(response) = translate(&head, &Bytes::from_static(body)) else {
+        let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from_static(body)) else {
             panic!("{route} goes on")
         };
         let text = json_of(&response);
@@ -231,5 +233,5 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
     }
     // Hooks are called only for objects with a kind, so none are called for this request, which has no body.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
-    assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
+    assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(BodyReading::Nothing)));
 }

@@ -18,7 +18,7 @@ use crate::{
 /// The maximum number of attempts to read all nodes. An attempt fails if a node changes while the nodes are read.
 const ATTEMPTS: usize = 10;
 
-pub(super) struct Node {
+pub(super) struct StoreNode {
     pub(super) path: String,
     pub(super) name: DefinitionName,
     pub(super) data: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Node {
 
 /// All nodes of a store at one moment, and watches that fire when a node changes or when the session ends.
 pub(super) struct Snapshot {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<StoreNode>,
     pub(super) watches: Watches,
 }
 
@@ -35,7 +35,7 @@ pub(super) type Watches = FuturesUnordered<Change>;
 type Change = Shared<BoxFuture<'static, ()>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Watched {
+enum WatchedTreeNode {
     Existence(String),
     Children(String),
     Data(String),
@@ -43,15 +43,15 @@ enum Watched {
 
 /// Reads the nodes below a root. Watches are kept for the next read, because ZooKeeper 3.4 cannot remove a watch.
 #[derive(Debug, Default)]
-pub(super) struct Reader(Mutex<SessionWatches>);
+pub(super) struct NodeReader(Mutex<SessionWatches>);
 
 #[derive(Debug, Default)]
 struct SessionWatches {
     session: Option<SessionId>,
-    watches: HashMap<Watched, Change>,
+    watches: HashMap<WatchedTreeNode, Change>,
 }
 
-impl Reader {
+impl NodeReader {
     /// Returns the nodes below `root`; `None` if nodes change during every attempt.
     ///
     /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it replies to any later
@@ -68,7 +68,7 @@ impl Reader {
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
             kept.watches.retain(|_, change| is_waiting(change));
-            let mut attempt = Attempt {
+            let mut attempt = WriteAttempt {
                 client,
                 kept: &mut kept.watches,
                 used: HashSet::new(),
@@ -89,14 +89,14 @@ impl Reader {
 }
 
 /// Reads all nodes below this root one after another, without watching them. Concurrent changes may be missed.
-pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
+pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<StoreNode>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
         let parent = format!("{root}/{namespace}");
         for name in names(client, &parent).await? {
             let path = format!("{parent}/{name}");
             match client.get_data(&path).await {
-                Ok((data, _)) => nodes.push(Node {
+                Ok((data, _)) => nodes.push(StoreNode {
                     name: DefinitionName::new(&namespace, &name),
                     path,
                     data,
@@ -125,23 +125,23 @@ pub(super) async fn first(mut watches: Watches) {
     }
 }
 
-struct Attempt<'a> {
+struct WriteAttempt<'a> {
     client: &'a Client,
-    kept: &'a mut HashMap<Watched, Change>,
-    used: HashSet<Watched>,
+    kept: &'a mut HashMap<WatchedTreeNode, Change>,
+    used: HashSet<WatchedTreeNode>,
 }
 
-impl Attempt<'_> {
+impl WriteAttempt<'_> {
     /// Reads all nodes below a root. Returns `None` if a node is deleted during the read.
-    async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, ZooKeeperError> {
-        let watched = Watched::Children(root.to_owned());
+    async fn nodes(&mut self, root: &str) -> Result<Option<Vec<StoreNode>>, ZooKeeperError> {
+        let watched = WatchedTreeNode::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
             Ok((namespaces, watch)) => {
                 self.keep(watched, watch);
                 namespaces
             }
             Err(Error::NoNode) => {
-                let watched = Watched::Existence(root.to_owned());
+                let watched = WatchedTreeNode::Existence(root.to_owned());
                 let is_kept = self.is_kept(&watched);
                 let (is_there, watch) = existence(self.client, root, is_kept).await.at("reading", root)?;
                 self.keep(watched, watch);
@@ -152,7 +152,7 @@ impl Attempt<'_> {
         // All requests are sent before the first response is awaited, to save time. Responses arrive in the same order.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
-            let is_kept = self.is_kept(&Watched::Children(path.clone()));
+            let is_kept = self.is_kept(&WatchedTreeNode::Children(path.clone()));
             let client = self.client;
             async move {
                 let list = children(client, &path, is_kept).await;
@@ -173,10 +173,10 @@ impl Attempt<'_> {
             };
             let place = |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
             places.extend(names.into_iter().map(place));
-            self.keep(Watched::Children(path), watch);
+            self.keep(WatchedTreeNode::Children(path), watch);
         }
         let nodes = places.into_iter().map(|(path, name)| {
-            let is_kept = self.is_kept(&Watched::Data(path.clone()));
+            let is_kept = self.is_kept(&WatchedTreeNode::Data(path.clone()));
             let client = self.client;
             async move {
                 let data = data(client, &path, is_kept).await;
@@ -194,17 +194,17 @@ impl Attempt<'_> {
                 }
                 Err(error) => return Err(error).at("reading", &path),
             };
-            self.keep(Watched::Data(path.clone()), watch);
-            read.push(Node { path, name, data });
+            self.keep(WatchedTreeNode::Data(path.clone()), watch);
+            read.push(StoreNode { path, name, data });
         }
         Ok((!is_gone).then_some(read))
     }
 
-    fn is_kept(&self, watched: &Watched) -> bool {
+    fn is_kept(&self, watched: &WatchedTreeNode) -> bool {
         self.kept.contains_key(watched)
     }
 
-    fn keep(&mut self, watched: Watched, watch: Option<NodeWatch>) {
+    fn keep(&mut self, watched: WatchedTreeNode, watch: Option<NodeWatch>) {
         if let Some(watch) = watch {
             let change = watch.map(drop).boxed().shared();
             self.kept.insert(watched.clone(), change);

@@ -7,7 +7,7 @@ use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 use crate::zookeeper::{AtNode, ZooKeeperError};
 
 /// The write of one node. It fails if the node's version is not `version`.
-pub(super) struct Write {
+pub(super) struct NodeWrite {
     pub(super) path: String,
     pub(super) version: Option<i32>,
     /// The new data of the node; `None` to delete the node.
@@ -19,7 +19,7 @@ pub(super) struct Write {
 /// it is committed.
 pub(super) async fn transact(
     client: &Client,
-    writes: &mut [Write],
+    writes: &mut [NodeWrite],
     acls: Acls<'_>,
 ) -> Result<(), ZooKeeperError> {
     let options = CreateMode::Persistent.with_acls(acls);
@@ -67,7 +67,7 @@ pub(super) async fn transact(
     done
 }
 
-async fn commit(client: &Client, writes: &[Write]) -> Result<(), ZooKeeperError> {
+async fn commit(client: &Client, writes: &[NodeWrite]) -> Result<(), ZooKeeperError> {
     let mut writer = client.new_multi_writer();
     for write in writes {
         let added = match &write.data {

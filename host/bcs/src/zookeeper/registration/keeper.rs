@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
-use super::{NodeGoal, Registration, RegistrationState};
+use super::{NodeGoal, NodeRegistration, RegistrationState};
 use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
@@ -24,7 +24,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(3);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A node whose creation was requested.
-struct Node {
+struct PendingNode {
     session: SessionId,
     /// The unique prefix of the node's name, by which the node is found if the response to its creation was lost.
     prefix: String,
@@ -35,17 +35,17 @@ struct Node {
 
 struct Keeper {
     zookeeper: ZooKeeper,
-    registration: Registration,
+    registration: NodeRegistration,
     wanted: watch::Receiver<NodeGoal>,
     state: watch::Sender<RegistrationState>,
-    node: Option<Node>,
+    node: Option<PendingNode>,
     pauses: Backoff,
 }
 
 /// Keeps the node registered until `stop` is cancelled, and then removes it.
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
-    registration: Registration,
+    registration: NodeRegistration,
     wanted: watch::Receiver<NodeGoal>,
     state: watch::Sender<RegistrationState>,
     stop: CancellationToken,
@@ -69,7 +69,7 @@ pub(super) async fn keep(
 impl Keeper {
     async fn run(&mut self) -> std::convert::Infallible {
         if let Err(reason) = check(&self.registration) {
-            let Registration { parent, name, .. } = &self.registration;
+            let NodeRegistration { parent, name, .. } = &self.registration;
             let reason = format!("{name:?} below {parent:?} is not a valid node name: {reason}");
             self.missing(reason, false);
             return std::future::pending().await;
@@ -182,7 +182,7 @@ impl Keeper {
                 }
                 node
             }
-            _ => self.node.insert(Node {
+            _ => self.node.insert(PendingNode {
                 session,
                 // The prefix is different for each node, so that no other node is taken for this one.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
@@ -290,8 +290,8 @@ impl Keeper {
     }
 }
 
-fn check(registration: &Registration) -> Result<(), &'static str> {
-    let Registration { parent, name, .. } = registration;
+fn check(registration: &NodeRegistration) -> Result<(), &'static str> {
+    let NodeRegistration { parent, name, .. } = registration;
     if name.is_empty() || name.contains('/') {
         return Err("a name must be one segment of a path");
     }
@@ -317,7 +317,7 @@ async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<Stri
     }
 }
 
-async fn remove(client: &Client, parent: &str, node: &Node) -> Result<(), ZooKeeperError> {
+async fn remove(client: &Client, parent: &str, node: &PendingNode) -> Result<(), ZooKeeperError> {
     let path = match &node.path {
         Some(path) => Some(path.clone()),
         None => find(client, parent, &node.prefix).await?,

@@ -8,8 +8,8 @@ use tokio::{
 };
 use zookeeper_client::{Client, Error, SessionState as ClientState};
 
-use super::{Connection, SessionState};
-use crate::zookeeper::{EnsembleConfig, Server, error::describe};
+use super::{SessionConnection, SessionState};
+use crate::zookeeper::{EnsembleConfig, EnsembleServer, error::describe};
 
 /// The first pause before another attempt to open a session. Each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -19,7 +19,7 @@ const PROBE: Duration = Duration::from_secs(1);
 
 struct Publisher {
     states: watch::Sender<SessionState>,
-    connection: watch::Sender<Connection>,
+    connection: watch::Sender<SessionConnection>,
     servers: String,
     was_connected: bool,
 }
@@ -28,7 +28,7 @@ struct Publisher {
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
-    connection: watch::Sender<Connection>,
+    connection: watch::Sender<SessionConnection>,
 ) {
     let mut publisher = Publisher {
         states,
@@ -103,7 +103,7 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     }
 }
 
-async fn probe(server: Server) -> String {
+async fn probe(server: EnsembleServer) -> String {
     match timeout(PROBE, TcpStream::connect((server.host(), server.port()))).await {
         Err(_) => format!("{server} does not respond"),
         Ok(Err(error)) => format!("{server}: {error}"),

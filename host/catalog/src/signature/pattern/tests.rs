@@ -64,7 +64,7 @@ fn a_source_pattern_matches_only_the_expected_sources() {
         ("oci://docker.io:5000/a", "oci://docker.io:5000/a", true),
         ("oci://docker.io:5000/a", "oci://docker.io:5000/library/a", false),
     ] {
-        let source = Source::from_reference(&reference.parse().unwrap()).unwrap();
+        let source = ReferenceSource::from_reference(&reference.parse().unwrap()).unwrap();
         let pattern: SourcePattern = pattern.parse().unwrap();
         assert_eq!(pattern.matches(&source), expected, "{pattern} {reference}");
     }
@@ -96,7 +96,7 @@ fn files_are_matched_by_their_path_after_symbolic_links() {
         ("*/a.wasm", "good/a.wasm", true),
         ("**", "good/a.wasm", true),
     ] {
-        let source = Source::from_reference(&crate::ModuleReference::File(root.join(file))).unwrap();
+        let source = ReferenceSource::from_reference(&crate::ModuleReference::File(root.join(file))).unwrap();
         let pattern: SourcePattern = format!("file:{}/{pattern}", root.display()).parse().unwrap();
         assert_eq!(pattern.matches(&source), expected, "{pattern} {file}");
     }

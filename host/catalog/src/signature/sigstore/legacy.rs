@@ -17,11 +17,11 @@ struct LogPromise {
     #[serde(rename = "SignedEntryTimestamp")]
     signature: String,
     #[serde(rename = "Payload")]
-    entry: LogEntry,
+    entry: TransparencyEntry,
 }
 
 #[derive(Deserialize)]
-struct LogEntry {
+struct TransparencyEntry {
     body: String,
     #[serde(rename = "integratedTime")]
     integrated_time: i64,

@@ -176,13 +176,13 @@ struct SimpleSigning {
 
 #[derive(Deserialize)]
 struct Critical {
-    image: Image,
+    image: SignedImage,
     #[serde(rename = "type")]
     kind: String,
 }
 
 #[derive(Deserialize)]
-struct Image {
+struct SignedImage {
     #[serde(rename = "docker-manifest-digest")]
     manifest: String,
 }

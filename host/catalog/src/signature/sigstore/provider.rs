@@ -7,9 +7,9 @@ use sigstore_verify::{
 };
 
 #[derive(Debug)]
-struct Ring;
+struct RingProvider;
 
-static RING: Ring = Ring;
+static RING: RingProvider = RingProvider;
 
 /// Installs ring, which must happen before sigstore is used. A provider that was installed before is kept.
 pub(super) fn install() {
@@ -36,7 +36,7 @@ fn invalid(scheme: SigningScheme) -> Error {
     Error::Verification(format!("{} signature is not valid", scheme.name()))
 }
 
-impl CryptoProvider for Ring {
+impl CryptoProvider for RingProvider {
     fn hash(&self, algorithm: HashAlgorithm) -> Result<Box<dyn HashContext>, Error> {
         let algorithm = match algorithm {
             HashAlgorithm::Sha2256 => &digest::SHA256,

@@ -16,9 +16,9 @@ const WHAT: &str = "trust root";
 /// The certificate authorities and logs that are trusted. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 #[debug("TrustRoot {{ .. }}")]
-pub struct TrustRoot(Arc<Trusted>);
+pub struct TrustRoot(Arc<TrustedMaterial>);
 
-struct Trusted {
+struct TrustedMaterial {
     verifier: Verifier,
     has_certificate_logs: bool,
     /// The text of the trust root, by which trust roots are compared.
@@ -97,7 +97,7 @@ impl TrustRoot {
         if root.tlogs.is_empty() {
             return Err("it names no transparency log, so no signature could be verified".to_owned());
         }
-        Ok(Self(Arc::new(Trusted {
+        Ok(Self(Arc::new(TrustedMaterial {
             verifier: Verifier::new(&root).map_err(|error| wrong(&error))?,
             has_certificate_logs: !root.ctlogs.is_empty(),
             text: text.to_owned(),

@@ -7,31 +7,31 @@ use admittance_gateway::admin::{
 use crate::{
     human,
     output::harmless,
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 pub(super) fn users(users: &[UserEntry]) -> String {
-    let mut table = Table::new(["ID", "NAME", "SUPER USER", "GROUPS", "TOKENS", "CREATED"]);
+    let mut table = TextTable::new(["ID", "NAME", "SUPER USER", "GROUPS", "TOKENS", "CREATED"]);
     for user in users {
         table.row([
-            Cell::number(user.id),
-            Cell::text(&user.name),
-            Cell::text(if user.super_user { "yes" } else { "" }),
-            Cell::text(user.groups.join(" ")),
-            Cell::number(user.tokens.len()),
-            Cell::text(human::clock(user.created_at)),
+            TableCell::number(user.id),
+            TableCell::text(&user.name),
+            TableCell::text(if user.super_user { "yes" } else { "" }),
+            TableCell::text(user.groups.join(" ")),
+            TableCell::number(user.tokens.len()),
+            TableCell::text(human::clock(user.created_at)),
         ]);
     }
     table.text()
 }
 
 pub(super) fn tokens(tokens: &[TokenEntry]) -> String {
-    let mut table = Table::new(["ID", "CREATED", "EXPIRES"]);
+    let mut table = TextTable::new(["ID", "CREATED", "EXPIRES"]);
     for token in tokens {
         table.row([
-            Cell::number(token.id),
-            Cell::text(human::clock(token.created_at)),
-            Cell::text(human::clock(token.expires_at)),
+            TableCell::number(token.id),
+            TableCell::text(human::clock(token.created_at)),
+            TableCell::text(human::clock(token.expires_at)),
         ]);
     }
     table.text()
@@ -43,45 +43,45 @@ pub(super) fn issued(token: &IssuedToken) -> String {
 }
 
 pub(super) fn clusters(clusters: &[ClusterEntry]) -> String {
-    let mut table = Table::new(["ID", "IDENTIFIER", "CREATOR", "PROJECT", "SERVERS", "REPORTED"]);
+    let mut table = TextTable::new(["ID", "IDENTIFIER", "CREATOR", "PROJECT", "SERVERS", "REPORTED"]);
     for cluster in clusters {
         let project = cluster.bcs.as_ref().map(|bcs| bcs.project_id.as_str());
         table.row([
-            Cell::text(&cluster.id),
-            Cell::text(&cluster.identifier),
-            Cell::text(cluster.creator.as_deref().unwrap_or_default()),
-            Cell::text(project.unwrap_or_default()),
-            Cell::text(cluster.servers.join(" ")),
-            Cell::text(cluster.reported_at.map(human::clock).unwrap_or_default()),
+            TableCell::text(&cluster.id),
+            TableCell::text(&cluster.identifier),
+            TableCell::text(cluster.creator.as_deref().unwrap_or_default()),
+            TableCell::text(project.unwrap_or_default()),
+            TableCell::text(cluster.servers.join(" ")),
+            TableCell::text(cluster.reported_at.map(human::clock).unwrap_or_default()),
         ]);
     }
     table.text()
 }
 
 pub(super) fn register_tokens(clusters: &[ClusterEntry]) -> String {
-    let mut table = Table::new(["CLUSTER", "CREATED", "FIRST USE UNTIL", "USED"]);
+    let mut table = TextTable::new(["CLUSTER", "CREATED", "FIRST USE UNTIL", "USED"]);
     for cluster in clusters {
         let Some(token) = &cluster.register_token else {
             continue;
         };
         table.row([
-            Cell::text(&cluster.id),
-            Cell::text(human::clock(token.created_at)),
-            Cell::text(human::clock(token.expires_at)),
-            Cell::text(token.used_at.map(human::clock).unwrap_or_default()),
+            TableCell::text(&cluster.id),
+            TableCell::text(human::clock(token.created_at)),
+            TableCell::text(human::clock(token.expires_at)),
+            TableCell::text(token.used_at.map(human::clock).unwrap_or_default()),
         ]);
     }
     table.text()
 }
 
 pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
-    let mut table = Table::new(["CLUSTER", "USER", "PERMISSION"]);
+    let mut table = TextTable::new(["CLUSTER", "USER", "PERMISSION"]);
     for cluster in clusters {
         for granted in &cluster.permissions {
             table.row([
-                Cell::text(&cluster.id),
-                Cell::text(&granted.user),
-                Cell::text(&granted.permission),
+                TableCell::text(&cluster.id),
+                TableCell::text(&granted.user),
+                TableCell::text(&granted.permission),
             ]);
         }
     }

@@ -9,7 +9,7 @@ use admittance_driver::status::DriverStatus;
 use crate::{
     human,
     output::{BAD, DIM, GOOD, WARN, harmless},
-    table::{Cell, Table},
+    table::{TableCell, TextTable},
 };
 
 pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
@@ -20,7 +20,7 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
         Some(target) => format!("the replicas serve {}\n", target.short()),
         None => format!("{WARN}no leader has said yet what the replicas serve{WARN:#}\n"),
     };
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "REPLICA", "LIVE", "PREPARED", "STATE", "LEADER", "SINCE", "PROBLEM",
     ]);
     for replica in &replicas.replicas {
@@ -43,7 +43,7 @@ pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
     waiting.chain(problem).collect()
 }
 
-fn row(replica: &ReplicaStatus, now: Moment) -> [Cell; 7] {
+fn row(replica: &ReplicaStatus, now: Moment) -> [TableCell; 7] {
     let (state, style) = match (replica.alive, replica.ready) {
         (false, _) => ("gone", DIM),
         (true, true) => ("ready", GOOD),
@@ -51,16 +51,16 @@ fn row(replica: &ReplicaStatus, now: Moment) -> [Cell; 7] {
     };
     let own = if replica.is_self { " (this)" } else { "" };
     [
-        Cell::text(format!("{}{own}", replica.name)),
-        Cell::text(replica.live.short()),
-        Cell::text(if replica.prepared == replica.live {
+        TableCell::text(format!("{}{own}", replica.name)),
+        TableCell::text(replica.live.short()),
+        TableCell::text(if replica.prepared == replica.live {
             String::new()
         } else {
             replica.prepared.short()
         }),
-        Cell::text(state).styled(style),
-        Cell::text(if replica.leader { "leader" } else { "" }),
-        Cell::number(human::age(replica.since, now)),
-        Cell::text(replica.problem.clone().unwrap_or_default()),
+        TableCell::text(state).styled(style),
+        TableCell::text(if replica.leader { "leader" } else { "" }),
+        TableCell::number(human::age(replica.since, now)),
+        TableCell::text(replica.problem.clone().unwrap_or_default()),
     ]
 }

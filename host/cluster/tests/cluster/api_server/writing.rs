@@ -4,9 +4,12 @@ use bytes::Bytes;
 use http::{header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
-use super::{ApiServer, Data, DefinedKind, ObjectKey, Reply, Shared, Target, json, status, typed};
+use super::{
+    DefinedKind, Reply, ScriptedApiServer, ServedObjectKey, ServedTarget, ServerData, SharedServer, json,
+    status, typed,
+};
 
-impl ApiServer {
+impl ScriptedApiServer {
     pub(crate) fn define_kind(&self, api_version: &str, plural: &str, kind: &str, is_namespaced: bool) {
         let kind = DefinedKind {
             api_version: api_version.to_owned(),
@@ -35,7 +38,7 @@ impl ApiServer {
         let plural = plural.to_owned();
         self.change(|data| {
             let events = data.before.entry(verb.to_owned()).or_default();
-            events.push(Box::new(move |data: &mut Data| data.put(&plural, object)));
+            events.push(Box::new(move |data: &mut ServerData| data.put(&plural, object)));
         });
     }
 
@@ -55,26 +58,26 @@ impl ApiServer {
     }
 
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let place: ObjectKey = (plural.into(), namespace.into(), name.into());
+        let place: ServedObjectKey = (plural.into(), namespace.into(), name.into());
         self.shared.data().objects.get(&place).cloned()
     }
 }
 
-impl Data {
+impl ServerData {
     fn apply_write(&mut self, verb: &str) {
         for event in self.before.remove(verb).unwrap_or_default() {
             event(self);
         }
     }
 
-    fn version_of(&self, place: &ObjectKey) -> Option<String> {
+    fn version_of(&self, place: &ServedObjectKey) -> Option<String> {
         let object = self.objects.get(place)?;
         object["metadata"]["resourceVersion"].as_str().map(str::to_owned)
     }
 }
 
-impl Shared {
-    fn write(&self, verb: &str, write: impl FnOnce(&mut Data) -> Reply) -> Reply {
+impl SharedServer {
+    fn write(&self, verb: &str, write: impl FnOnce(&mut ServerData) -> Reply) -> Reply {
         let mut data = self.data();
         data.apply_write(verb);
         let reply = write(&mut data);
@@ -83,7 +86,7 @@ impl Shared {
         reply
     }
 
-    pub(super) fn create(&self, target: &Target, body: &Bytes) -> Reply {
+    pub(super) fn create(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let mut object: Value = serde_json::from_slice(body).unwrap();
         self.write("create", |data| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -116,7 +119,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn replace(&self, target: &Target, body: &Bytes) -> Reply {
+    pub(super) fn replace(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let mut object: Value = serde_json::from_slice(body).unwrap();
         self.write("replace", |data| {
             let place = target.place();
@@ -140,7 +143,7 @@ impl Shared {
 
     /// Handles the patches that this program sends: server-side apply of a whole status or report, and a merge patch of
     /// an event.
-    pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
+    pub(super) fn patch(&self, target: &ServedTarget, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();
         let patch: Value = serde_json::from_slice(body).unwrap();
@@ -172,7 +175,7 @@ impl Shared {
     }
 
     /// Replaces an object by server-side apply, as if no other manager had set fields of it.
-    fn apply(&self, target: &Target, object: Value) -> Reply {
+    fn apply(&self, target: &ServedTarget, object: Value) -> Reply {
         self.write("patch", |data| {
             let place = target.place();
             let home = ("namespaces".to_owned(), String::new(), place.1.clone());
@@ -194,7 +197,7 @@ impl Shared {
         })
     }
 
-    fn merge(&self, target: &Target, patch: &Value) -> Reply {
+    fn merge(&self, target: &ServedTarget, patch: &Value) -> Reply {
         self.write("patch", |data| {
             let place = target.place();
             let Some(mut object) = data.objects.get(&place).cloned() else {
@@ -206,7 +209,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn delete(&self, target: &Target, body: &Bytes) -> Reply {
+    pub(super) fn delete(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let options: Value = serde_json::from_slice(body).unwrap_or_default();
         self.write("delete", |data| {
             let place = target.place();
@@ -274,8 +277,8 @@ fn set(object: &mut Value, field: &str, value: Option<&Value>) {
     };
 }
 
-impl Target {
-    fn place(&self) -> ObjectKey {
+impl ServedTarget {
+    fn place(&self) -> ServedObjectKey {
         let name = self.name.clone().unwrap_or_default();
         (self.plural.clone(), self.namespace.clone(), name)
     }

@@ -15,7 +15,7 @@ fn of(text: &str) -> Import {
 /// Imports a text with one definition. Returns the result, the chain's name, the notes and the text of the new file.
 fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
     let import = of(text);
-    let [definition] = <[Imported; 1]>::try_from(import.definitions).unwrap();
+    let [definition] = <[ImportedDefinition; 1]>::try_from(import.definitions).unwrap();
     (definition.result, definition.chain, definition.notes, import.text)
 }
 

@@ -1,13 +1,13 @@
 use std::path::Path;
 
 use super::{chain, json, line, set, summary, text, to};
-use crate::{DefinitionId, DefinitionSet, Destination, Expected, StoreKind, read_files};
+use crate::{DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StoreKind, read_files};
 
 /// Returns the content of the file after the text `new` was applied.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
     let old = set(&[(file, text_of_file)]);
     let change = old
-        .apply(new, "new.yaml", Expected::Any, &|_| None)
+        .apply(new, "new.yaml", ExpectedDefinitions::Any, &|_| None)
         .map_err(|error| error.to_string())?;
     Ok(text(&change.set, file).unwrap())
 }
@@ -79,7 +79,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
     let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
     let change = both
-        .apply(&several, "new.yaml", Expected::Any, &|_| None)
+        .apply(&several, "new.yaml", ExpectedDefinitions::Any, &|_| None)
         .unwrap();
     assert_eq!(
         summary(&change),
@@ -97,7 +97,9 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         format!("---\n{b}"),
         format!("\u{feff}{b}\n\n"),
     ] {
-        let change = both.apply(&same, "new.yaml", Expected::Any, &|_| None).unwrap();
+        let change = both
+            .apply(&same, "new.yaml", ExpectedDefinitions::Any, &|_| None)
+            .unwrap();
         assert_eq!(summary(&change), "AdmissionChain/b Unchanged;", "{same}");
     }
 }
@@ -106,7 +108,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
 fn a_file_with_several_definitions_cannot_be_changed() {
     let [a, b] = ["a", "b"].map(chain);
     let applied_to = |text: &str, new: &str| {
-        let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", Expected::Any, &|_| None);
+        let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", ExpectedDefinitions::Any, &|_| None);
         change
             .map(|change| summary(&change))
             .map_err(|error| error.to_string())
@@ -140,14 +142,19 @@ fn chains_of_different_phases_may_have_the_same_name() {
     let (mutating, validating) = (of("Mutating", "CREATE"), of("Validating", "CREATE"));
     let both = set(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
     let change = both
-        .apply(&of("Validating", "DELETE"), "n", Expected::Any, &|_| None)
+        .apply(
+            &of("Validating", "DELETE"),
+            "n",
+            ExpectedDefinitions::Any,
+            &|_| None,
+        )
         .unwrap();
     assert_eq!(summary(&change), "AdmissionChain/a Changed; ~v.yaml");
     let change = both
         .apply(
             &format!("{}\n---\n{mutating}", of("Validating", "DELETE")),
             "n",
-            Expected::Any,
+            ExpectedDefinitions::Any,
             &|_| None,
         )
         .unwrap();
@@ -158,14 +165,17 @@ fn chains_of_different_phases_may_have_the_same_name() {
     // A mutating chain can be replaced by a validating one if no other chain has its name.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
-        summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
+        summary(
+            &one.apply(&validating, "n", ExpectedDefinitions::Any, &|_| None)
+                .unwrap()
+        ),
         "AdmissionChain/a Changed; ~m.yaml"
     );
     let directory = tempfile::tempdir().unwrap();
     let change = one.apply(
         &format!("{mutating}\n---\n{validating}"),
         "n",
-        Expected::Any,
+        ExpectedDefinitions::Any,
         &to(directory.path()),
     );
     let path = directory.path().join("AdmissionChain-a.yaml");
@@ -232,7 +242,7 @@ fn a_new_definition_gets_an_unused_file_name() {
     ];
     for (new, expected) in table {
         let change = DefinitionSet::default()
-            .apply(&new, "n", Expected::Any, &to(directory.path()))
+            .apply(&new, "n", ExpectedDefinitions::Any, &to(directory.path()))
             .unwrap();
         let found: Vec<_> = change
             .set
@@ -262,7 +272,7 @@ fn a_new_file_is_found_by_the_next_read() {
     for name in ["a", "c", "e"] {
         let set = DefinitionSet::of_files(read_files(&paths).unwrap());
         let change = set
-            .apply(&chain(name), "n", Expected::Any, &to(directory.path()))
+            .apply(&chain(name), "n", ExpectedDefinitions::Any, &to(directory.path()))
             .unwrap();
         for file in &change.files {
             std::fs::write(&file.path, file.after.as_ref().unwrap()).unwrap();
@@ -333,7 +343,7 @@ fn a_refused_apply_says_why() {
             })
         };
         let found = set
-            .apply(&new, "new.yaml", Expected::Any, &directory)
+            .apply(&new, "new.yaml", ExpectedDefinitions::Any, &directory)
             .unwrap_err()
             .to_string();
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
@@ -348,9 +358,12 @@ fn a_refused_apply_says_why() {
         ("a: [", "o.yaml:1:4: this is not YAML"),
     ] {
         let error = set(&[("f.yaml", &a), ("o.yaml", other)])
-            .apply(&a.replace("CREATE", "UPDATE"), "new.yaml", Expected::Any, &|_| {
-                None
-            })
+            .apply(
+                &a.replace("CREATE", "UPDATE"),
+                "new.yaml",
+                ExpectedDefinitions::Any,
+                &|_| None,
+            )
             .unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
@@ -363,7 +376,7 @@ fn relative_module_paths_start_at_the_directory_of_the_file() {
         .apply(
             &line("a"),
             "elsewhere/new.yaml",
-            Expected::Any,
+            ExpectedDefinitions::Any,
             &to(Path::new("more")),
         )
         .unwrap();
@@ -373,7 +386,7 @@ fn relative_module_paths_start_at_the_directory_of_the_file() {
         .apply(
             &line("b"),
             "elsewhere/new.yaml",
-            Expected::Any,
+            ExpectedDefinitions::Any,
             &to(Path::new("more")),
         )
         .unwrap();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{chain, json, line, set, text, to};
-use crate::{ChainDefinition, DefinitionId, Expected};
+use crate::{ChainDefinition, DefinitionId, ExpectedDefinitions};
 
 /// Generates blank lines and comments, which are put between two documents.
 fn between() -> impl Strategy<Value = String> {
@@ -77,7 +77,7 @@ proptest! {
             let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
             prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
             // Applying the document writes nothing, because the set already contains its definition.
-            let again = old.apply(&one.text, "new", Expected::Any, &|_| None).unwrap();
+            let again = old.apply(&one.text, "new", ExpectedDefinitions::Any, &|_| None).unwrap();
             prop_assert_eq!(&again.files, &[]);
             prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);
         }
@@ -86,7 +86,7 @@ proptest! {
     #[test]
     fn each_applied_document_gets_its_own_file((count, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
-        let change = set(&[]).apply(&whole, "new", Expected::New, &to(directory.path())).unwrap();
+        let change = set(&[]).apply(&whole, "new", ExpectedDefinitions::New, &to(directory.path())).unwrap();
         prop_assert_eq!(change.files.len(), count);
         let chains = set(&[("f.yaml", &whole)]).chains().unwrap();
         let applied = change.set.chains().unwrap();
@@ -97,7 +97,7 @@ proptest! {
     fn deleting_a_new_definition_restores_the_files((_, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
         let old = set(&[("f.yaml", &whole)]);
-        let created = old.apply(&chain("new"), "new", Expected::Any, &to(directory.path())).unwrap().set;
+        let created = old.apply(&chain("new"), "new", ExpectedDefinitions::Any, &to(directory.path())).unwrap().set;
         prop_assert_eq!(text(&created, "f.yaml"), Some(whole));
         let id: DefinitionId = "AdmissionChain/new".parse().unwrap();
         prop_assert_eq!(created.delete(&id).unwrap().set, old);

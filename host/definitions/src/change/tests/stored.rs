@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::{chain, json, line, summary, text, to};
-use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
+use crate::{
+    DefinitionFile, DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StageId, StoreKind,
+};
 
 /// Returns a set with the chain `a` in the file `f.yaml`, and with these entries of a store, each a path and a text.
 fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
@@ -54,7 +56,9 @@ fn labels_and_annotations_that_other_tools_wrote_are_kept() {
             kept("a").replace("CREATE", "UPDATE"),
         ),
     ] {
-        let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
+        let change = old
+            .apply(&new, "new", ExpectedDefinitions::Any, &to_store)
+            .unwrap();
         assert!(summary(&change).contains(effect), "{new}: {}", summary(&change));
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         let text = text(&change.set, "store:/x/b").unwrap();
@@ -85,12 +89,16 @@ fn the_items_of_a_list_are_applied_one_by_one() {
             "AdmissionChain/b Changed; ~store:/x/b",
         ),
     ] {
-        let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
+        let change = old
+            .apply(&new, "new", ExpectedDefinitions::Any, &to_store)
+            .unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
     // A mistake in an item of a list is reported at the position of the item.
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
-    let error = old.apply(&wrong, "new", Expected::Any, &to_store).unwrap_err();
+    let error = old
+        .apply(&wrong, "new", ExpectedDefinitions::Any, &to_store)
+        .unwrap_err();
     assert!(error.to_string().starts_with("new:3:"), "{error}");
 }
 
@@ -144,7 +152,9 @@ fn a_change_writes_entries_of_a_store() {
         ),
     ];
     for (new, expected, there) in table {
-        let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
+        let change = old
+            .apply(&new, "new", ExpectedDefinitions::Any, &to_store)
+            .unwrap();
         assert_eq!(summary(&change), expected, "{new}");
         let path = if expected.contains("/d ") {
             "store:/x/d"
@@ -208,7 +218,7 @@ fn an_entry_with_another_definition_is_not_overwritten() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
         let old = with_stored(&[("store:/x/b", &there)]);
         let error = old
-            .apply(&absolute(&json("b")), "new", Expected::Any, &to_store)
+            .apply(&absolute(&json("b")), "new", ExpectedDefinitions::Any, &to_store)
             .unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -235,16 +245,21 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
     // A text with a relative path is written to a store. The mistake is reported at its position in the text.
     let empty = with_stored(&[]);
     let error = empty
-        .apply(&json("b"), "new", Expected::Any, &to_store)
+        .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
     let old = with_stored(&[("store:/x/b", &absolute(&json("b")))]);
     let error = old
-        .apply(&json("b"), "new", Expected::Any, &to_store)
+        .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
     // The same text can be applied to a file, because a file has a directory.
     empty
-        .apply(&json("b"), "new", Expected::Any, &to(Path::new("chains")))
+        .apply(
+            &json("b"),
+            "new",
+            ExpectedDefinitions::Any,
+            &to(Path::new("chains")),
+        )
         .unwrap();
 }

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr, time::D
 use admittance_admission::{Keyword, enumerated, similar};
 
 use super::Node;
-use crate::document::{mistake::quoted, tree::Value};
+use crate::document::{mistake::quoted, tree::DocumentValue};
 
 impl<'a> Node<'a> {
     /// Reads a list of any values.
     pub fn list(&self) -> Option<Vec<Node<'a>>> {
-        let Value::List(entries) = &self.value.value else {
+        let DocumentValue::List(entries) = &self.value.value else {
             let fix = match self.as_written() {
                 Some(text) => format!("write [{text}]"),
                 None => String::new(),
@@ -66,8 +66,8 @@ impl<'a> Node<'a> {
     /// Reads a string, which may be empty.
     pub fn string(&self) -> Option<&'a str> {
         match &self.value.value {
-            Value::String(text) => Some(text),
-            Value::Bool(_, written) | Value::Number(_, written) => {
+            DocumentValue::String(text) => Some(text),
+            DocumentValue::Bool(_, written) | DocumentValue::Number(_, written) => {
                 self.expected("a string", format!("put it in quotes: \"{written}\""))
             }
             _ => self.expected("a string", ""),
@@ -86,7 +86,7 @@ impl<'a> Node<'a> {
     /// Reads a boolean.
     pub fn boolean(&self) -> Option<bool> {
         match &self.value.value {
-            Value::Bool(value, _) => Some(*value),
+            DocumentValue::Bool(value, _) => Some(*value),
             _ => self.expected("true or false", ""),
         }
     }
@@ -97,7 +97,7 @@ impl<'a> Node<'a> {
         T: TryFrom<i64> + PartialOrd + fmt::Display,
     {
         let fix = || format!("write {} to {}", range.start(), range.end());
-        let Value::Number(number, written) = &self.value.value else {
+        let DocumentValue::Number(number, written) = &self.value.value else {
             return self.expected("a whole number", fix());
         };
         let value = number.as_i64().and_then(|number| T::try_from(number).ok());
@@ -115,8 +115,8 @@ impl<'a> Node<'a> {
             format!("write {least} to {most}")
         };
         let text = match &self.value.value {
-            Value::String(text) => text,
-            Value::Number(number, written) if number.is_u64() => {
+            DocumentValue::String(text) => text,
+            DocumentValue::Number(number, written) if number.is_u64() => {
                 let message = format!("{written} has no unit");
                 return self.reject(message, format!("write {number}ms or {number}s"));
             }
@@ -135,8 +135,8 @@ impl<'a> Node<'a> {
     /// Reads a number of bytes in this range, such as `64MiB`, `1GB` or `4096`.
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let written = match &self.value.value {
-            Value::String(text) => text,
-            Value::Number(number, written) => {
+            DocumentValue::String(text) => text,
+            DocumentValue::Number(number, written) => {
                 &number.as_u64().map_or(written.clone(), |size| size.to_string())
             }
             _ => return self.expected("a size", "write one with its unit, `64MiB`"),
@@ -181,7 +181,7 @@ impl<'a> Node<'a> {
         is: impl Fn(&str, &str) -> bool,
     ) -> Option<T> {
         let names = || words.iter().map(|(word, _)| *word);
-        let Value::String(text) = &self.value.value else {
+        let DocumentValue::String(text) = &self.value.value else {
             let fix = format!("write {}", enumerated(names(), "or"));
             return self.expected(&format!("a {what}"), fix);
         };
@@ -219,7 +219,7 @@ impl<'a> Node<'a> {
 
     /// Reads an object with any keys.
     pub fn map(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
-        let Value::Map(entries) = &self.value.value else {
+        let DocumentValue::Map(entries) = &self.value.value else {
             return self.expected("an object", "write `key: value`");
         };
         let fields = entries
@@ -241,20 +241,22 @@ impl<'a> Node<'a> {
 
     pub(super) fn expected<T>(&self, what: &str, fix: impl Into<String>) -> Option<T> {
         let found = match &self.value.value {
-            Value::Null => "nothing",
-            Value::Bool(..) => "true or false",
-            Value::Number(..) => "a number",
-            Value::String(_) => "a string",
-            Value::List(_) => "a list",
-            Value::Map(_) => "an object",
+            DocumentValue::Null => "nothing",
+            DocumentValue::Bool(..) => "true or false",
+            DocumentValue::Number(..) => "a number",
+            DocumentValue::String(_) => "a string",
+            DocumentValue::List(_) => "a list",
+            DocumentValue::Map(_) => "an object",
         };
         self.reject(format!("{found} where {what} is expected"), fix)
     }
 
     fn as_written(&self) -> Option<&'a str> {
         match &self.value.value {
-            Value::String(text) | Value::Bool(_, text) | Value::Number(_, text) => Some(text),
-            Value::Null | Value::List(_) | Value::Map(_) => None,
+            DocumentValue::String(text) | DocumentValue::Bool(_, text) | DocumentValue::Number(_, text) => {
+                Some(text)
+            }
+            DocumentValue::Null | DocumentValue::List(_) | DocumentValue::Map(_) => None,
         }
     }
 }

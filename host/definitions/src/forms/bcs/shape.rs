@@ -5,12 +5,12 @@ use serde_json::{Map, Value as Json};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Any,
-    Object(&'static [Field]),
+    Object(&'static [ShapeField]),
     List(&'static Shape),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
+pub(super) struct ShapeField {
     name: &'static str,
     unset: UnsetValue,
     shape: Shape,
@@ -27,8 +27,8 @@ enum UnsetValue {
     Object,
 }
 
-const fn field(name: &'static str, unset: UnsetValue, shape: Shape) -> Field {
-    Field { name, unset, shape }
+const fn field(name: &'static str, unset: UnsetValue, shape: Shape) -> ShapeField {
+    ShapeField { name, unset, shape }
 }
 
 pub(super) const DEFINITION: Shape = Shape::Object(&[
@@ -135,7 +135,7 @@ impl Shape {
     }
 }
 
-impl Field {
+impl ShapeField {
     /// Returns the key with which an object spells this field. The documented spelling is preferred to others.
     fn key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {

@@ -6,7 +6,7 @@ use admittance_conditions::Action;
 use super::{
     TemplateDocument,
     expansion::ExpansionPath,
-    matching::{self, Match, Source},
+    matching::{self, Match, ObjectSource},
     schema::LocatedValue,
 };
 use crate::{
@@ -123,8 +123,8 @@ impl ConstraintDocument {
             action => vec![action],
         };
         let source = match path {
-            Some(_) => Source::Generated,
-            None => Source::Original,
+            Some(_) => ObjectSource::Generated,
+            None => ObjectSource::Original,
         };
         if found.is_empty() || !self.matching.source.includes(source) {
             return None;
@@ -143,7 +143,7 @@ impl ConstraintDocument {
 
     /// Warns if the constraint applies only to generated objects. The caller ensures that none are generated.
     pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
-        (self.matching.source == Source::Generated).then(|| {
+        (self.matching.source == ObjectSource::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";
             let fix = "add the document of the template, or write `source: All`";
             Mistake::new(&self.source, "spec.match.source", message, fix)

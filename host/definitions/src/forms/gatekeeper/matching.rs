@@ -9,7 +9,7 @@ use admittance_conditions::{CelConditions, MatchCondition};
 use crate::{
     document::{Node, quoted, readers},
     model::any_rule,
-    selectors::{self, Syntax},
+    selectors::{self, LabelSyntax},
 };
 
 /// The resources for whose requests Gatekeeper's webhook is called.
@@ -53,28 +53,28 @@ pub(super) struct Match {
     pub(super) labels: LabelSelector,
     pub(super) namespace_labels: LabelSelector,
     name: Option<String>,
-    pub(super) source: Source,
+    pub(super) source: ObjectSource,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ObjectSource {
     #[default]
     All,
     Original,
     Generated,
 }
 
-impl Source {
+impl ObjectSource {
     pub(super) fn includes(self, other: Self) -> bool {
         self == Self::All || self == other
     }
 }
 
 pub(super) fn read(node: &Node<'_>) -> Option<Match> {
-    const SOURCES: [(&str, Source); 3] = [
-        ("All", Source::All),
-        ("Original", Source::Original),
-        ("Generated", Source::Generated),
+    const SOURCES: [(&str, ObjectSource); 3] = [
+        ("All", ObjectSource::All),
+        ("Original", ObjectSource::Original),
+        ("Generated", ObjectSource::Generated),
     ];
     let mut fields = node.object()?;
     Some(Match {
@@ -82,8 +82,8 @@ pub(super) fn read(node: &Node<'_>) -> Option<Match> {
         scope: fields.get_or_default("scope", Node::word),
         namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob)),
         excluded_namespaces: fields.get_or_default("excludedNamespaces", readers::list_of(read_glob)),
-        labels: selectors::labels_of(&mut fields, "labelSelector", Syntax::Kubernetes),
-        namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes),
+        labels: selectors::labels_of(&mut fields, "labelSelector", LabelSyntax::Kubernetes),
+        namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes),
         name: fields.get_optional("name", read_glob),
         source: fields.get_or_default("source", readers::one_of("source", &SOURCES)),
     })

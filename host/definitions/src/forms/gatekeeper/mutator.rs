@@ -13,7 +13,7 @@ use admittance_mutation::{self as mutation, Mutator};
 
 use super::{
     ReadDefinition, check_name,
-    matching::{self, Match, Source},
+    matching::{self, Match, ObjectSource},
     sync::SyncDocument,
     template::{GatekeeperDocuments, read_operations},
 };
@@ -229,7 +229,7 @@ impl ApplyTo {
 /// Returns the mutators for objects of this source in the order of application. Mutators without rules are left out.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
-    source: Source,
+    source: ObjectSource,
     syncs: &[&SyncDocument],
 ) -> Vec<Mutator> {
     let excluded: Vec<String> = syncs
@@ -258,7 +258,7 @@ pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
     let source = documents.iter().min_by_key(named)?.source.clone();
     let mut warnings = Vec::new();
     for document in documents {
-        if document.matching.source == Source::Generated && all.expansions.is_empty() {
+        if document.matching.source == ObjectSource::Generated && all.expansions.is_empty() {
             let message = "is for generated objects, and there is no ExpansionTemplate";
             let fix = "add the document of the template, or write `source: All`";
             warnings.push(document.warning(message, fix));
@@ -267,7 +267,7 @@ pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
             warnings.push(document.warning(message, "correct one of them"));
         }
     }
-    let mutators = mutators(documents, Source::Original, &all.syncs);
+    let mutators = mutators(documents, ObjectSource::Original, &all.syncs);
     let mut rules = Vec::new();
     for rule in mutators.iter().flat_map(|mutator| &mutator.requests.rules) {
         if !rules.contains(rule) {

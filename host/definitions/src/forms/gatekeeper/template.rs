@@ -8,7 +8,7 @@ use admittance_admission::{
     ClusterKind, FailurePolicy, Mode, ModuleReference, ObjectGenerator, Operation, Phase, Reinvocation,
     StageSpec,
 };
-use admittance_conditions::{Action, Binding, Policy, Wording};
+use admittance_conditions::{Action, Binding, CompiledPolicy, MessageWording};
 use admittance_mutation::Mutator;
 use serde_json::{Map, Value as Json, json};
 
@@ -17,7 +17,7 @@ use super::{
     constraint::ConstraintDocument,
     expansion::{ExpansionDocument, ExpansionPath, expansion_paths},
     inventory::kinds_read,
-    matching::Source,
+    matching::ObjectSource,
     mutator::{MutatorDocument, mutators},
     schema::SchemaCheck,
     sync::SyncDocument,
@@ -47,12 +47,12 @@ pub(super) struct TemplateDocument {
 
 #[derive(Debug)]
 enum Engine {
-    Rego(Rego),
-    Cel(Arc<Policy>, FailurePolicy),
+    Rego(RegoCode),
+    Cel(Arc<CompiledPolicy>, FailurePolicy),
 }
 
 #[derive(Debug)]
-struct Rego {
+struct RegoCode {
     text: String,
     libs: Vec<String>,
     version: &'static str,
@@ -164,7 +164,7 @@ impl TemplateDocument {
         let mutators: Arc<[Mutator]> = if expanded.is_empty() {
             Arc::default()
         } else {
-            mutators(&others.mutators, Source::Generated, &others.syncs).into()
+            mutators(&others.mutators, ObjectSource::Generated, &others.syncs).into()
         };
         // For each path, all stages share one generator, so that each object is generated only once.
         let with_generator = |path: ExpansionPath<'a>| {
@@ -204,7 +204,7 @@ impl TemplateDocument {
     }
 
     /// Warns if the Rego policy reads an inventory without any kinds, or input that Gatekeeper does not provide.
-    fn reading_warnings(&self, rego: &Rego, is_empty: bool) -> Vec<Mistake> {
+    fn reading_warnings(&self, rego: &RegoCode, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (
                 is_empty && rego.mentions("inventory"),
@@ -265,7 +265,7 @@ impl TemplateDocument {
     }
 }
 
-impl Rego {
+impl RegoCode {
     fn mentions(&self, word: &str) -> bool {
         std::iter::once(&self.text)
             .chain(&self.libs)
@@ -338,7 +338,7 @@ fn for_constraint(plugin: &PluginDefinition, constrained: &ConstraintStage<'_>) 
 
 fn cel(
     constrained: &ConstraintStage<'_>,
-    policy: &Arc<Policy>,
+    policy: &Arc<CompiledPolicy>,
     failure_policy: FailurePolicy,
 ) -> CelDefinition {
     let actions = constrained.actions(true).unwrap_or_default();
@@ -357,7 +357,7 @@ fn cel(
                 actions
             },
             failure_policy,
-            wording: Wording::Gatekeeper {
+            wording: MessageWording::Gatekeeper {
                 prefix: constrained.prefix(),
                 constraint: Arc::new(object),
             },

@@ -3,7 +3,7 @@ mod generated;
 use admittance_admission::{
     ClusterKind, FailurePolicy, Matcher, Mode, ModuleReference, Operation, Phase, Scope,
 };
-use admittance_conditions::{Action, Wording};
+use admittance_conditions::{Action, MessageWording};
 use serde_json::json;
 
 use crate::{CelDefinition, ChainDefinition, PluginDefinition, StageDefinition, load_text};
@@ -235,7 +235,7 @@ spec:
         panic!("{stage:?}")
     };
     assert_eq!(cel.binding.actions, [Action::Warn]);
-    let Wording::Gatekeeper { prefix, constraint } = &cel.binding.wording else {
+    let MessageWording::Gatekeeper { prefix, constraint } = &cel.binding.wording else {
         panic!("{cel:?}")
     };
     assert_eq!(

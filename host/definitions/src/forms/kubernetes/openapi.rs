@@ -6,7 +6,7 @@ use admittance_admission::GroupVersionKind;
 use admittance_conditions::Components;
 use serde_json::{Map, Value as Json};
 
-use super::resource::{Resource, ResourceDocument};
+use super::resource::{ResourceDocument, SchemaResource};
 use crate::document::Node;
 
 /// The field that identifies OpenAPI 3. The next constant identifies OpenAPI 2, which is not supported.
@@ -42,10 +42,10 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
         .into_iter()
         .flatten()
         .filter_map(|(path, item)| created(path, item));
-    let resources: Vec<Resource> = created
+    let resources: Vec<SchemaResource> = created
         .filter_map(|(kind, plural)| {
             let schema = of_kinds.get(&kind)?;
-            Some(Resource {
+            Some(SchemaResource {
                 structure: components.structure(&kind.kind, schema),
                 schema: Some(components.object(&kind.kind, schema)?),
                 kind,

@@ -6,7 +6,9 @@ use admittance_admission::{
     ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
     StageSpec, suggestion_or,
 };
-use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy, Wording};
+use admittance_conditions::{
+    Action, Binding, CompiledPolicy, MessageWording, ParamsMissing, ParamsSelector, PolicyParams,
+};
 
 use super::{
     read_head, read_kind,
@@ -18,7 +20,7 @@ use crate::{
     document::{Mistake, Mistakes, Node, ValueLocation, quoted, readers},
     model::{ChainDefinition, StageDefinition},
     names, rules,
-    selectors::{self, Syntax},
+    selectors::{self, LabelSyntax},
 };
 
 #[cfg(test)]
@@ -32,10 +34,10 @@ pub(super) struct PolicyDocument {
     pub(super) name: String,
     source: Location,
     phase: Phase,
-    policy: Arc<Policy>,
+    policy: Arc<CompiledPolicy>,
     written: Vec<WrittenExpression>,
     params: Option<ClusterKind>,
-    constraints: Constraints,
+    constraints: MatchConstraints,
     failure_policy: FailurePolicy,
     reinvocation: Reinvocation,
 }
@@ -48,7 +50,7 @@ pub(super) struct BindingDocument {
     policy: String,
     policy_location: ValueLocation,
     params: Option<ParamRef>,
-    constraints: Constraints,
+    constraints: MatchConstraints,
     actions: Vec<Action>,
 }
 
@@ -61,7 +63,7 @@ struct ParamRef {
 
 /// The `matchConstraints` of a policy, or the `matchResources` of a binding: which requests match.
 #[derive(Clone, Debug, Default)]
-pub(in crate::forms) struct Constraints {
+pub(in crate::forms) struct MatchConstraints {
     pub(in crate::forms) rules: Vec<Rule>,
     pub(in crate::forms) exclude: Vec<Rule>,
     pub(in crate::forms) namespaces: LabelSelector,
@@ -119,7 +121,7 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
     })
 }
 
-pub(in crate::forms) fn refuse_empty(policy: &Policy, phase: Phase, spec: &Node<'_>) {
+pub(in crate::forms) fn refuse_empty(policy: &CompiledPolicy, phase: Phase, spec: &Node<'_>) {
     let is_empty =
         policy.validations.is_empty() && policy.audit_annotations.is_empty() && policy.mutations.is_empty();
     if is_empty {
@@ -159,7 +161,7 @@ pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocum
     })
 }
 
-pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> Option<Constraints> {
+pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> Option<MatchConstraints> {
     let mut fields = node.object()?;
     let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word);
     let read = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, true));
@@ -176,9 +178,9 @@ pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> 
         fields.get_or_default("resourceRules", read)
     };
     let exclude = fields.get_or_default("excludeResourceRules", read);
-    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
-    let objects = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
-    Some(Constraints {
+    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
+    let objects = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
+    Some(MatchConstraints {
         rules,
         exclude,
         namespaces,
@@ -190,7 +192,7 @@ fn read_param_ref(node: &Node<'_>) -> Option<ParamRef> {
     let mut fields = node.object()?;
     let name = fields.get_optional("name", readers::text);
     let has_selector = fields.has("selector");
-    let selector = selectors::labels_of(&mut fields, "selector", Syntax::Kubernetes);
+    let selector = selectors::labels_of(&mut fields, "selector", LabelSyntax::Kubernetes);
     let namespace = fields.get_optional("namespace", readers::parse_with(names::subdomain));
     let missing = fields.get_required("parameterNotFoundAction", "write Allow or Deny", Node::word);
     if fields.has("name") == has_selector {
@@ -301,7 +303,7 @@ impl PolicyDocument {
     }
 
     fn stage(&self, binding: &BindingDocument, structures: &Structures) -> StageDefinition {
-        let Constraints {
+        let MatchConstraints {
             rules,
             exclude,
             namespaces,
@@ -321,13 +323,13 @@ impl PolicyDocument {
         let hook = CelDefinition {
             policy: Arc::clone(&self.policy),
             binding: Binding {
-                wording: Wording::Kubernetes {
+                wording: MessageWording::Kubernetes {
                     policy: self.name.clone(),
                     binding: binding.name.clone(),
                 },
                 actions: binding.actions.clone(),
                 failure_policy: self.failure_policy,
-                params: params.map(|(kind, at)| Params {
+                params: params.map(|(kind, at)| PolicyParams {
                     kind,
                     namespace: at.namespace,
                     which: at.which,

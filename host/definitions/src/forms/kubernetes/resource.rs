@@ -12,11 +12,11 @@ use crate::document::{Node, readers};
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
     /// The resources with a schema, one for each kind and version.
-    pub(super) resources: Vec<Resource>,
+    pub(super) resources: Vec<SchemaResource>,
 }
 
 #[derive(Debug)]
-pub(super) struct Resource {
+pub(super) struct SchemaResource {
     pub(super) kind: GroupVersionKind,
     pub(super) plural: String,
     /// The types of the resource's fields; `None` if its schema does not list the fields.
@@ -42,7 +42,7 @@ pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
         let schema = field.as_ref().and_then(|field| field.get("openAPIV3Schema"))?;
         let others = Map::new();
         let mut components = Components::new(&others);
-        Some(Resource {
+        Some(SchemaResource {
             structure: components.structure(&kind, schema),
             schema: components.object(&kind, schema),
             kind: GroupVersionKind {

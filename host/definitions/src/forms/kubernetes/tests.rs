@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    FailurePolicy, Grants, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector,
-    Operation, Protocol, Reinvocation, Requirement, ResourcePattern, ReviewVersion, Rule, Scope,
+    FailurePolicy, Grants, LabelOperator, LabelRequirement, LabelSelector, MatchPolicy, Matcher, Mode,
+    NamespaceSelector, Operation, Protocol, Reinvocation, ResourcePattern, ReviewVersion, Rule, Scope,
     ServiceNaming, SideEffects, StageSpec, WebhookTarget,
 };
 use serde_json::json;
@@ -99,9 +99,9 @@ fn pods(operations: &[Operation], match_policy: MatchPolicy) -> Rule {
     }
 }
 
-fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
+fn label(key: &str, operator: LabelOperator, values: &[&str]) -> LabelRequirement {
     let values = values.iter().map(|value| (*value).to_owned()).collect();
-    Requirement::new(key, operator, values).unwrap()
+    LabelRequirement::new(key, operator, values).unwrap()
 }
 
 /// The document looks as an API server returns it. One webhook is never called, and one stage calls a plugin.

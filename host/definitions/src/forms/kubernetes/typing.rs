@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use admittance_admission::{ClusterKind, GroupVersionKind, Matcher, Phase, Rule};
-use admittance_conditions::{Policy, PolicyCompiler, Role, Structure};
+use admittance_conditions::{CompiledPolicy, PolicyCompiler, Role, Structure};
 
-use super::resource::{Resource, ResourceDocument};
+use super::resource::{ResourceDocument, SchemaResource};
 use crate::{
     CelDefinition, ChainDefinition,
     document::{Mistake, Node, ValueLocation},
@@ -76,7 +76,7 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
 /// only about values that fit no kind at all.
 pub(super) fn misfits(
     written: &[WrittenExpression],
-    policy: &Policy,
+    policy: &CompiledPolicy,
     rules: &[Rule],
     known: &[&ResourceDocument],
 ) -> Vec<Mistake> {
@@ -129,14 +129,14 @@ pub(super) fn warnings(
 ) -> Vec<Mistake> {
     let resources = || known.iter().flat_map(|document| &document.resources);
     let of_params = params.and_then(|params| {
-        let is_named = |resource: &&Resource| {
+        let is_named = |resource: &&SchemaResource| {
             (resource.kind.api_version().as_str(), resource.kind.kind.as_str())
                 == (params.api_version(), params.kind())
         };
         resources().find(is_named)
     });
     // Several documents may contain a schema for the same kind. The first one is used.
-    let mut named: Vec<&Resource> = Vec::new();
+    let mut named: Vec<&SchemaResource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
         let is_named = |rule: &Rule| names(rule, &resource.kind, &resource.plural);

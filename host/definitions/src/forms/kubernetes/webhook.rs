@@ -12,17 +12,17 @@ use crate::{
     forms::native::{self, finish_stage, read_stage_name},
     model::StageDefinition,
     names, plugin, rules,
-    selectors::{self, Syntax},
+    selectors::{self, LabelSyntax},
 };
 
 /// The API version of a webhook configuration. Both versions have the same fields, but different defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum ConfigurationVersion {
     V1,
     V1Beta1,
 }
 
-impl Version {
+impl ConfigurationVersion {
     fn failure_policy(self) -> FailurePolicy {
         match self {
             Self::V1 => FailurePolicy::Fail,
@@ -49,7 +49,7 @@ impl Version {
 pub(super) fn read(
     node: &Node<'_>,
     phase: Phase,
-    version: Version,
+    version: ConfigurationVersion,
     seen: &mut HashMap<String, Location>,
 ) -> Option<StageDefinition> {
     let mut fields = node.object()?;
@@ -64,9 +64,9 @@ pub(super) fn read(
     let read_rules = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, false));
     let mut spec = StageSpec::new("");
     spec.rules = fields.get("rules", Vec::new(), read_rules);
-    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
+    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
     spec.namespace_selector = selectors::namespaces_with(namespaces);
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
     spec.match_conditions = conditions::read(&mut fields);
     spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word);
     spec.timeout = read_timeout(&mut fields).unwrap_or(version.timeout());
@@ -94,23 +94,27 @@ fn read_timeout(fields: &mut Fields<'_>) -> Option<Duration> {
     duration.or(seconds.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
-fn read_side_effects(fields: &mut Fields<'_>, version: Version, is_remote: bool) -> SideEffects {
+fn read_side_effects(fields: &mut Fields<'_>, version: ConfigurationVersion, is_remote: bool) -> SideEffects {
     let node = match version {
-        Version::V1 if is_remote => fields.required("sideEffects", "write None or NoneOnDryRun"),
+        ConfigurationVersion::V1 if is_remote => fields.required("sideEffects", "write None or NoneOnDryRun"),
         _ => fields.optional("sideEffects"),
     };
     let default = match version {
-        Version::V1Beta1 if is_remote => SideEffects::Unknown,
+        ConfigurationVersion::V1Beta1 if is_remote => SideEffects::Unknown,
         _ => SideEffects::None,
     };
     node.and_then(|node| node.word()).unwrap_or(default)
 }
 
 /// Reads `admissionReviewVersions`. It must contain a supported version; unsupported ones are then ignored.
-fn read_versions(fields: &mut Fields<'_>, version: Version, is_remote: bool) -> Option<Vec<ReviewVersion>> {
+fn read_versions(
+    fields: &mut Fields<'_>,
+    version: ConfigurationVersion,
+    is_remote: bool,
+) -> Option<Vec<ReviewVersion>> {
     let fix = "list v1, v1beta1 or both";
     let node = match version {
-        Version::V1 if is_remote => fields.required("admissionReviewVersions", fix)?,
+        ConfigurationVersion::V1 if is_remote => fields.required("admissionReviewVersions", fix)?,
         _ => match fields.optional("admissionReviewVersions") {
             Some(node) => node,
             None => return Some(vec![ReviewVersion::V1Beta1]),

@@ -3,7 +3,7 @@
 use admittance_admission::{Matcher, Phase, ResourcePattern, Rule};
 use admittance_conditions::Role;
 
-use crate::forms::kubernetes::policy::Constraints;
+use crate::forms::kubernetes::policy::MatchConstraints;
 
 /// Where an object contains a Pod or a Pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub(super) fn controllers() -> [&'static str; 6] {
 /// its stage. The list is empty unless the policy is for all Pods and nothing else. `controllers` are the resources to
 /// which the policy limits the extension; `None` means all resources that create Pods.
 pub(super) fn placements(
-    constraints: &Constraints,
+    constraints: &MatchConstraints,
     controllers: Option<&[String]>,
-) -> Vec<(PodPlacement, Constraints)> {
+) -> Vec<(PodPlacement, MatchConstraints)> {
     let Some(pods) = pods_alone(constraints) else {
         return Vec::new();
     };
@@ -64,10 +64,10 @@ pub(super) fn placements(
     };
     [PodPlacement::Template, PodPlacement::JobTemplate]
         .map(|placement| {
-            let constraints = Constraints {
+            let constraints = MatchConstraints {
                 rules: rules(placement),
                 namespaces: constraints.namespaces.clone(),
-                ..Constraints::default()
+                ..MatchConstraints::default()
             };
             (placement, constraints)
         })
@@ -77,7 +77,7 @@ pub(super) fn placements(
 }
 
 /// Returns the policy's rule if it matches all Pods, whatever their labels and names, and nothing else.
-fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
+fn pods_alone(constraints: &MatchConstraints) -> Option<&Rule> {
     let [rule] = constraints.rules.as_slice() else {
         return None;
     };

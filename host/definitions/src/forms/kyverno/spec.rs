@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation, StageSpec, enumerated};
-use admittance_conditions::{Action, Binding, Policy, Wording};
+use admittance_conditions::{Action, Binding, CompiledPolicy, MessageWording};
 
 use super::autogen::{self, PodPlacement};
 use crate::{
     CelDefinition, Location, Mistake, cel,
     document::{Fields, Node, quoted},
     forms::{
-        kubernetes::policy::{self, Constraints},
+        kubernetes::policy::{self, MatchConstraints},
         kubewarden::{read_metadata, read_seconds},
     },
     model::{ChainDefinition, StageDefinition},
@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy)]
-pub(super) struct Scope {
+pub(super) struct PolicyScope {
     pub(super) phase: Phase,
     pub(super) is_namespaced: bool,
 }
@@ -31,7 +31,7 @@ struct Settings {
     spec: StageSpec,
 }
 
-pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
+pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinition> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the policy: `metadata: { name: ... }`";
@@ -87,7 +87,7 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
 
 fn read_settings(
     fields: &mut Fields<'_>,
-    scope: Scope,
+    scope: PolicyScope,
     (name, namespace): (String, Option<String>),
 ) -> Settings {
     let mut spec = StageSpec::new("");
@@ -136,10 +136,10 @@ fn read_settings(
 
 fn read_policy(
     fields: &mut Fields<'_>,
-    scope: Scope,
+    scope: PolicyScope,
     namespace: Option<&str>,
     placement: PodPlacement,
-) -> Policy {
+) -> CompiledPolicy {
     let before = fields.node().mistake_count();
     let rewrite = |role, text: &str| placement.rewrite(scope.phase, role, text);
     let policy = cel::read_kyverno(fields, namespace, &rewrite);
@@ -236,8 +236,8 @@ impl Settings {
     fn stage(
         &self,
         placement: PodPlacement,
-        constraints: Constraints,
-        policy: Policy,
+        constraints: MatchConstraints,
+        policy: CompiledPolicy,
         location: Location,
     ) -> StageDefinition {
         let mut spec = self.spec.clone();
@@ -252,7 +252,7 @@ impl Settings {
         let hook = CelDefinition {
             policy: Arc::new(policy),
             binding: Binding {
-                wording: Wording::Kyverno {
+                wording: MessageWording::Kyverno {
                     policy: self.name.clone(),
                 },
                 actions: self.actions.clone(),

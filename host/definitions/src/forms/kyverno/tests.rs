@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation};
-use admittance_conditions::{Action, Wording};
+use admittance_conditions::{Action, MessageWording};
 
 use crate::{CelDefinition, ChainDefinition, StageDefinition, load_text};
 
@@ -80,7 +80,7 @@ status: {}
     let cel = cel(stage);
     assert_eq!(cel.binding.actions, [Action::Audit, Action::Warn]);
     assert_eq!(cel.binding.failure_policy, FailurePolicy::Ignore);
-    let wording = Wording::Kyverno {
+    let wording = MessageWording::Kyverno {
         policy: "replicas".to_owned(),
     };
     assert_eq!(cel.binding.wording, wording);

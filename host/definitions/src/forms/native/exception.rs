@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use admittance_admission::{Exception, Glob, MatchPolicy, Moment, Phase, suggestion_or};
+use admittance_admission::{Exception, MatchPolicy, Moment, NameGlob, Phase, suggestion_or};
 use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::{
@@ -90,7 +90,7 @@ fn read_requests(spec: &mut Fields<'_>, exception: &mut Exception) {
         ("groups", &mut exception.groups),
     ] {
         let read = |node: &Node<'_>| {
-            let read = |node: &Node<'_>| node.text().map(Glob::new);
+            let read = |node: &Node<'_>| node.text().map(NameGlob::new);
             node.filled_list_of("list one, or remove the field for all", read)
         };
         *globs = spec.get_or_default(field, read);

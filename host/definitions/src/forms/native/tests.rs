@@ -1,6 +1,6 @@
 use admittance_admission::{
-    ClusterKind, Grants, HttpGrant, HttpOrigin, LabelOperator, LabelSelector, Matcher, NamespaceSelector,
-    Operation, Protocol, Requirement, ResourcePattern, ReviewVersion, Rule, Scope, ServiceNaming,
+    ClusterKind, Grants, HttpGrant, HttpOrigin, LabelOperator, LabelRequirement, LabelSelector, Matcher,
+    NamespaceSelector, Operation, Protocol, ResourcePattern, ReviewVersion, Rule, Scope, ServiceNaming,
     WebhookTarget,
 };
 use serde_json::json;
@@ -90,7 +90,7 @@ spec:
     let mut sidecar = StageSpec::new("sidecar");
     sidecar.namespace_selector = Some(NamespaceSelector::NotIn(vec!["kube-system".into()]));
     sidecar.object_selector = LabelSelector::new(vec![
-        Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
+        LabelRequirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
     ]);
     sidecar.failure_policy = FailurePolicy::Fail;
     sidecar.timeout = Duration::from_millis(250);
@@ -408,7 +408,7 @@ fn a_ca_bundle_may_have_line_breaks() {
 fn namespace_selectors_by_name_and_by_label_are_read() {
     let requirement = |key: &str, operator, values: &[&str]| {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
-        Requirement::new(key, operator, values).unwrap()
+        LabelRequirement::new(key, operator, values).unwrap()
     };
     let table = [
         (

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use admittance_admission::Phase;
 use admittance_conditions::{
-    Binding, DenialReason, MatchCondition, Policy, PolicyCompiler, PolicyExpression, Role, Validation,
+    Binding, CompiledPolicy, DenialReason, MatchCondition, PolicyCompiler, PolicyExpression, Role, Validation,
 };
 
 use super::CelDefinition;
@@ -22,11 +22,11 @@ struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
     /// Rewrites each expression before it is compiled; `None` unless the policy is Kyverno's.
-    rewrite: Option<&'r Rewrite<'r>>,
+    rewrite: Option<&'r ExpressionRewrite<'r>>,
 }
 
 /// Returns the rewritten text of an expression with this role. For a match condition, the role is `None`.
-type Rewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
+type ExpressionRewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
 
 impl ExpressionReader<'_> {
     fn new(compiler: PolicyCompiler) -> Self {
@@ -73,7 +73,10 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
 }
 
 /// Reads the expressions of a Kubernetes policy. Reports mistakes, and leaves out expressions that have one.
-pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy, Vec<WrittenExpression>) {
+pub(crate) fn read_policy(
+    fields: &mut Fields<'_>,
+    has_params: bool,
+) -> (CompiledPolicy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
     let conditions = entries(fields, "matchConditions");
@@ -86,8 +89,8 @@ pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy,
 pub(crate) fn read_kyverno(
     fields: &mut Fields<'_>,
     namespace: Option<&str>,
-    rewrite: &Rewrite<'_>,
-) -> Policy {
+    rewrite: &ExpressionRewrite<'_>,
+) -> CompiledPolicy {
     let mut reading = ExpressionReader {
         rewrite: Some(rewrite),
         ..ExpressionReader::new(PolicyCompiler::new(false).of_kyverno(namespace))
@@ -188,7 +191,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// Reads the expressions of a Gatekeeper template. They may use two variables, which Gatekeeper defines.
-pub(crate) fn read_template(fields: &mut Fields<'_>) -> Policy {
+pub(crate) fn read_template(fields: &mut Fields<'_>) -> CompiledPolicy {
     const GIVEN: [(&str, &str); 2] = [
         (
             "anyObject",
@@ -214,7 +217,7 @@ fn read_expressions(
     fields: &mut Fields<'_>,
     compiler: PolicyCompiler,
     conditions: Vec<MatchCondition>,
-) -> (Policy, Vec<WrittenExpression>) {
+) -> (CompiledPolicy, Vec<WrittenExpression>) {
     let mut reading = ExpressionReader::new(compiler);
     read_variables(fields, &mut reading);
     read_results(fields, reading, conditions)
@@ -230,7 +233,7 @@ fn read_results(
     fields: &mut Fields<'_>,
     mut reading: ExpressionReader<'_>,
     conditions: Vec<MatchCondition>,
-) -> (Policy, Vec<WrittenExpression>) {
+) -> (CompiledPolicy, Vec<WrittenExpression>) {
     let read = |entry: &Node<'_>| read_validation(entry, &mut reading);
     let validations = entries(fields, "validations").iter().filter_map(read).collect();
     let annotations = entries(fields, "auditAnnotations");

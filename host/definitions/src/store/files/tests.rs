@@ -5,12 +5,12 @@ use tempfile::TempDir;
 use super::*;
 
 /// A temporary folder with a directory of definitions and a single file, and a store of both.
-struct TestDirectory {
+struct ReadDirectory {
     folder: TempDir,
     store: FileStore,
 }
 
-impl TestDirectory {
+impl ReadDirectory {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -63,7 +63,7 @@ impl TestDirectory {
 
 #[tokio::test]
 async fn a_store_reads_and_owns_its_files() {
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     assert_eq!(place.read().await, "more.yaml=more");
     for name in ["chains/b.json", "chains/a.yaml", "chains/.a.yaml", "chains/notes"] {
         place.write(name, "1");
@@ -98,7 +98,7 @@ async fn a_store_reads_and_owns_its_files() {
 
 #[tokio::test]
 async fn a_commit_writes_all_changes_or_none() {
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     place.write("chains/a.yaml", "1");
     place.write("chains/b.yaml", "1");
     let changes = [
@@ -125,7 +125,7 @@ async fn a_commit_writes_all_changes_or_none() {
 
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     // Before the store is read for the first time, it reports a change in any case.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
@@ -160,7 +160,7 @@ async fn changes_are_reported_until_they_are_read() {
 
 #[tokio::test]
 async fn a_missing_directory_is_a_mistake_and_not_an_empty_store() {
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     place.write("chains/a.yaml", "1");
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
     fs::rename(place.path("chains"), place.path("away")).unwrap();
@@ -179,7 +179,7 @@ fn chain(name: &str) -> String {
 }
 
 /// Reads the store. Returns how long it took, and the number of files.
-async fn timed(place: &TestDirectory) -> (Duration, usize) {
+async fn timed(place: &ReadDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
     let files = place.store.read().await.unwrap();
     (started.elapsed(), files.len())
@@ -188,7 +188,7 @@ async fn timed(place: &TestDirectory) -> (Duration, usize) {
 #[tokio::test(start_paused = true)]
 async fn a_removal_takes_effect_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));
     place.write("more.yaml", &both);
     place.write("chains/c.yaml", &chain("c"));
@@ -212,7 +212,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         assert!(timed(&place).await.0 < SOON);
     }
     // If a chain or a file is removed, the store waits before it reads, because more changes may follow.
-    type Step = fn(&TestDirectory);
+    type Step = fn(&ReadDirectory);
     let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),
         |place| fs::remove_file(place.path("chains/c.yaml")).unwrap(),
@@ -311,7 +311,7 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         ),
     ];
     for (before, now, is_waited_for) in table {
-        let place = TestDirectory::new();
+        let place = ReadDirectory::new();
         place.write("more.yaml", before);
         place.read().await;
         place.write("more.yaml", &now);
@@ -324,7 +324,7 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
 #[tokio::test]
 async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     place.read().await;
     // The store tracks programs that write only after `changed` was called for the first time.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
@@ -345,7 +345,7 @@ async fn reads_wait_for_a_file_that_is_being_written() {
 #[tokio::test]
 async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
-    let mut place = TestDirectory::new();
+    let mut place = ReadDirectory::new();
     place.store.writer_timeout = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
@@ -373,7 +373,7 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
 #[tokio::test]
 async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
     const PAUSE: Duration = Duration::from_millis(5);
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     place.read().await;
     let mut log = fs::File::create(place.path("chains/app.log")).unwrap();
     let logging = async {
@@ -402,7 +402,7 @@ async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
 
 #[tokio::test]
 async fn drafts_of_a_killed_commit_are_removed() {
-    let place = TestDirectory::new();
+    let place = ReadDirectory::new();
     let names = [
         ".admittance-Ab3dEf",
         ".admittance-locked",
@@ -456,7 +456,7 @@ async fn the_first_read_is_compared_with_the_last_live_definitions() {
         (Some(&chain("a")), both.clone(), false),
         (None, chain("a"), false),
     ] {
-        let place = TestDirectory::new();
+        let place = ReadDirectory::new();
         place.write("more.yaml", &now);
         place.write("chains/.admittance-Ab3dEf", "half");
         if let Some(before) = before {
@@ -472,7 +472,7 @@ async fn the_first_read_is_compared_with_the_last_live_definitions() {
 
 #[tokio::test]
 async fn a_directory_that_becomes_empty_is_warned_about() {
-    let directory = TestDirectory::new();
+    let directory = ReadDirectory::new();
     for (name, expected) in [("chains/a.yaml", 0), ("chains/a.ymal", 1), ("chains/b.json", 0)] {
         directory.write(name, "a");
         directory.read().await;

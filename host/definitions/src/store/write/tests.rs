@@ -6,14 +6,14 @@ use std::{
 use super::*;
 
 /// A temporary folder: the directories `chains` and `more` contain definitions, and `other` the targets of links.
-struct TestDirectory {
+struct WriteDirectory {
     root: tempfile::TempDir,
 }
 
 /// The path and content of every file below a directory.
-type Tree = BTreeMap<PathBuf, Vec<u8>>;
+type DirectoryTree = BTreeMap<PathBuf, Vec<u8>>;
 
-impl TestDirectory {
+impl WriteDirectory {
     /// Creates the directories, with the files that the changes in [`Self::changes`] replace and remove.
     fn new() -> Self {
         let place = Self {
@@ -45,8 +45,8 @@ impl TestDirectory {
         ]
     }
 
-    fn tree(&self) -> Tree {
-        let mut tree = Tree::new();
+    fn tree(&self) -> DirectoryTree {
+        let mut tree = DirectoryTree::new();
         for directory in ["chains", "more", "other"] {
             for entry in fs::read_dir(self.path(directory)).unwrap() {
                 let path = entry.unwrap().path();
@@ -58,23 +58,23 @@ impl TestDirectory {
         tree
     }
 
-    fn tree_of(&self, files: &[(&str, &str)]) -> Tree {
+    fn tree_of(&self, files: &[(&str, &str)]) -> DirectoryTree {
         let file = |(name, text): &(&str, &str)| (self.path(name), text.as_bytes().to_vec());
         files.iter().map(file).collect()
     }
 
-    fn old(&self) -> Tree {
+    fn old(&self) -> DirectoryTree {
         self.tree_of(&[("chains/changed.yaml", "old"), ("more/gone.yaml", "gone")])
     }
 
-    fn new_tree(&self) -> Tree {
+    fn new_tree(&self) -> DirectoryTree {
         self.tree_of(&[("chains/changed.yaml", "new"), ("chains/made.yaml", "made")])
     }
 }
 
 #[test]
 fn a_failed_change_is_undone() {
-    let place = TestDirectory::new();
+    let place = WriteDirectory::new();
     let changes = place.changes();
     write(&changes).unwrap();
     assert_eq!(place.tree(), place.new_tree());
@@ -93,7 +93,7 @@ fn a_failed_change_is_undone() {
 
 #[test]
 fn one_unwritable_file_prevents_the_whole_change() {
-    let place = TestDirectory::new();
+    let place = WriteDirectory::new();
     let error = |changes: &[FileChange]| {
         let error = write(changes).unwrap_err();
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
@@ -123,7 +123,7 @@ fn files_changed_by_other_programs_are_not_overwritten() {
         ("chains/made.yaml", Some("made")),
         ("more/gone.yaml", None),
     ] {
-        let place = TestDirectory::new();
+        let place = WriteDirectory::new();
         match text {
             Some(text) => fs::write(place.path(name), text).unwrap(),
             None => fs::remove_file(place.path(name)).unwrap(),
@@ -144,9 +144,9 @@ fn files_changed_by_other_programs_are_not_overwritten() {
 
 #[test]
 fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
-    let place = TestDirectory::new();
+    let place = WriteDirectory::new();
     let [.., made] = place.changes();
-    let staged = Staged::new(&made).unwrap();
+    let staged = StagedChange::new(&made).unwrap();
     fs::write(&made.path, "mine").unwrap();
     assert_eq!(staged.put().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     let mut expected = place.old();
@@ -156,7 +156,7 @@ fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
 
 #[test]
 fn symbolic_links_and_file_modes_are_kept_when_a_file_is_replaced() {
-    let place = TestDirectory::new();
+    let place = WriteDirectory::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
         let target = place.path(&format!(
             "other/{}",

@@ -2,7 +2,8 @@ use admittance_admission::{GroupVersionResource, Operation, Request};
 use http::{HeaderName, HeaderValue};
 
 use super::super::{
-    Inspection, KindSource, PreparedRoute, Rest, RestConfig, Route, RouteProblem, StoredRoute, ValueSource,
+    Inspection, KindSource, PreparedRoute, Rest, RestConfig, RestRoute, RouteProblem, StoredRoute,
+    ValueSource,
 };
 use super::*;
 use crate::{Class, Dialect, StoredQuery};
@@ -15,8 +16,8 @@ fn teams() -> GroupVersionResource {
 }
 
 /// Returns a route for teams whose stored object is fetched.
-fn route() -> Route {
-    Route {
+fn route() -> RestRoute {
+    RestRoute {
         name: vec![ValueSource::Path("id".into())],
         namespace: vec![
             ValueSource::Query("ns".into()),
@@ -25,7 +26,7 @@ fn route() -> Route {
         ],
         spellings: vec!["/owner".parse().unwrap()],
         get: Some(StoredRoute::default()),
-        ..Route::new(
+        ..RestRoute::new(
             [Method::PATCH, Method::PUT],
             "/v1/teams/{id}",
             Operation::Update,
@@ -36,8 +37,8 @@ fn route() -> Route {
 }
 
 /// Returns a route whose object is only a part of the body.
-fn enveloped() -> Route {
-    Route {
+fn enveloped() -> RestRoute {
+    RestRoute {
         object: "/Team".parse().unwrap(),
         spellings: vec!["/Team/owner".parse().unwrap()],
         optional: true,
@@ -45,7 +46,7 @@ fn enveloped() -> Route {
     }
 }
 
-fn dialect(route: Route) -> Rest {
+fn dialect(route: RestRoute) -> Rest {
     Rest::new(RestConfig::new(vec![route])).unwrap()
 }
 
@@ -74,8 +75,8 @@ fn patch_of(dialect: &Rest, content_type: &str, stored: &str) -> (Parts, Inspect
 fn read(dialect: &Rest, content_type: &str, stored: &str, body: &str) -> Result<Option<Request>, Rejection> {
     let (head, inspection) = patch_of(dialect, content_type, stored);
     match dialect.read(&head, &inspection, &Bytes::from(body.to_owned()))? {
-        Reading::Nothing => Ok(None),
-        Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(Some(*request)),
+        BodyReading::Nothing => Ok(None),
+        BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Ok(Some(*request)),
     }
 }
 
@@ -84,7 +85,7 @@ const STORED: &str = r#"{"owner":"ann","size":1.0,"tags":["x"]}"#;
 #[test]
 fn stages_see_the_result_of_a_patch() {
     let (plain, json) = (dialect(route()), PatchType::Json);
-    let plain_json = dialect(Route {
+    let plain_json = dialect(RestRoute {
         default_patch_type: json,
         ..route()
     });
@@ -300,7 +301,7 @@ fn changes_that_chains_make_are_forwarded_as_a_patch() {
     ] {
         let (head, inspection) = patch_of(dialect, content_type, STORED);
         let body = Bytes::from(body);
-        let Ok(Reading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
+        let Ok(BodyReading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
             panic!("{case}")
         };
         let changes = Patch::parse(changes).unwrap();
@@ -318,15 +319,15 @@ fn the_stored_object_is_fetched_from_its_path() {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
     };
-    let get = |path: &str| Route {
+    let get = |path: &str| RestRoute {
         get: Some(with(path)),
         ..route()
     };
-    let rest = Route {
+    let rest = RestRoute {
         path: "/v1/teams/{*id}".into(),
         ..get("/get/{id}")
     };
-    let none = Route {
+    let none = RestRoute {
         get: None,
         partial: true,
         ..route()
@@ -408,7 +409,7 @@ fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
         headers: vec![HeaderName::from_static("x-token")],
         ..StoredRoute::default()
     };
-    let dialect = dialect(Route {
+    let dialect = dialect(RestRoute {
         get: Some(named),
         ..route()
     });
@@ -469,7 +470,7 @@ fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
 
 #[test]
 fn a_route_with_patch_must_say_how_chains_see_patches() {
-    let base = || Route { get: None, ..route() };
+    let base = || RestRoute { get: None, ..route() };
     let with = |path: &str| {
         Some(StoredRoute {
             path: Some(path.to_owned()),
@@ -480,7 +481,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ("a patch", base(), Some(("method", RouteProblem::Partial))),
         (
             "a part",
-            Route {
+            RestRoute {
                 partial: true,
                 ..base()
             },
@@ -488,7 +489,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "without PATCH",
-            Route {
+            RestRoute {
                 methods: vec![Method::PUT],
                 ..base()
             },
@@ -496,7 +497,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "a deletion",
-            Route {
+            RestRoute {
                 operation: Operation::Delete,
                 ..base()
             },
@@ -505,7 +506,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ("with the stored object", route(), None),
         (
             "two answers",
-            Route {
+            RestRoute {
                 partial: true,
                 ..route()
             },
@@ -516,7 +517,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "no patch",
-            Route {
+            RestRoute {
                 partial: true,
                 methods: vec![Method::PUT],
                 ..base()
@@ -528,7 +529,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "no patch to choose a type of",
-            Route {
+            RestRoute {
                 default_patch_type: PatchType::Json,
                 methods: vec![Method::PUT],
                 ..route()
@@ -540,7 +541,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "a parameter that is not in the path",
-            Route {
+            RestRoute {
                 get: with("/x/{other}"),
                 ..base()
             },
@@ -548,7 +549,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "no path",
-            Route {
+            RestRoute {
                 get: with("x"),
                 ..base()
             },
@@ -556,7 +557,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         ),
         (
             "an open brace",
-            Route {
+            RestRoute {
                 get: with("/{id"),
                 ..base()
             },
@@ -580,7 +581,7 @@ fn a_missing_value_for_the_path_of_the_stored_object_is_named() {
         ..StoredRoute::default()
     };
     let dialect = |source: ValueSource| {
-        dialect(Route {
+        dialect(RestRoute {
             methods: vec![Method::PUT, Method::DELETE],
             namespace: vec![source],
             get: Some(get("/get/{namespace}/{name}")),
@@ -598,7 +599,7 @@ fn a_missing_value_for_the_path_of_the_stored_object_is_named() {
         let message = rejected.unwrap_err().message;
         assert!(message.contains(expected), "{method} {query}: {message}");
     }
-    let without = Route {
+    let without = RestRoute {
         namespace: Vec::new(),
         get: Some(get("/get/{namespace}")),
         ..route()

@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 
-use admittance_admin::{AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenFile, TokenSource};
+use admittance_admin::{
+    AdminConfig, AdminRole, AdminTls, AdminToken, CertificateHolder, TokenFile, TokenSource,
+};
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_net::tls::ServerTls;
 
@@ -65,11 +67,11 @@ fn named_list<T>(
     }
 }
 
-fn role(fields: &mut Fields<'_>) -> Option<Role> {
+fn role(fields: &mut Fields<'_>) -> Option<AdminRole> {
     fields.get_required("role", "write Read or Admin", Node::word)
 }
 
-fn token(node: &Node<'_>) -> Option<Token> {
+fn token(node: &Node<'_>) -> Option<AdminToken> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", readers::text);
     let role = role(&mut fields);
@@ -81,7 +83,7 @@ fn token(node: &Node<'_>) -> Option<Token> {
             node.reject(message, "write one of `file` and `sha256`")
         }
     };
-    Some(Token {
+    Some(AdminToken {
         name: name?,
         role: role?,
         source: source?,

@@ -7,7 +7,7 @@ use admittance_net::tls;
 use admittance_watch::file;
 use url::{Host, Url};
 
-use super::{GIB, HOUR, KIB, MIB, Sections, ports::pem_file};
+use super::{GIB, HOUR, KIB, MIB, SectionContext, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -16,7 +16,10 @@ const MAX_COUNT: usize = 10_000_000;
 
 const MAX_TOKEN_BYTES: u64 = 16 * KIB;
 
-pub(super) fn decisions(node: &Node<'_>, sections: Sections<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
+pub(super) fn decisions(
+    node: &Node<'_>,
+    sections: SectionContext<'_>,
+) -> Option<(DecisionsConfig, SinksConfig)> {
     let mut fields = node.object()?;
     let mut memory = fields.get_or_default("memory", memory);
     memory.redact = fields.get_or_default("redact", readers::list_of(Node::parse));
@@ -86,7 +89,7 @@ fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
 }
 
 /// Reads `events`, which requires that a Kubernetes cluster is configured.
-fn events(node: &Node<'_>, sections: Sections<'_>) -> Option<bool> {
+fn events(node: &Node<'_>, sections: SectionContext<'_>) -> Option<bool> {
     let is_on = node.boolean()?;
     if is_on {
         sections.need_kubernetes(node);

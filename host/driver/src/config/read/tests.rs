@@ -3,7 +3,7 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt as _, path::PathBuf, syn
 use admittance_admission::{GroupVersionResource, Operation, Outline};
 use admittance_bcs::SchedulersConfig;
 use admittance_cluster::{ClusterConfig, ClusterSource};
-use admittance_dialect::{Class, Dialect, Reading};
+use admittance_dialect::{BodyReading, Class, Dialect};
 use admittance_net::upstream::{HealthCheck, UpstreamConfig};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
@@ -581,8 +581,8 @@ fn requests_match_the_routes_of_the_nomad_example() {
             return "pass".to_owned();
         };
         match proxy(&config).0.read(&head, &inspection, &body.to_owned().into()) {
-            Ok(Reading::Nothing) => "nothing".to_owned(),
-            Ok(Reading::Admit { request, .. } | Reading::Fixed { request, .. }) => format!(
+            Ok(BodyReading::Nothing) => "nothing".to_owned(),
+            Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {}/{}{} {}",
                 request.operation,
                 request.resource,

@@ -2,12 +2,12 @@ use admittance_bcs::SchedulersConfig;
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_net::{
     tls::{self, ClientTls, Identity, TlsError, Trust},
-    upstream::{HealthCheck, Server, UpstreamConfig},
+    upstream::{HealthCheck, UpstreamConfig, UpstreamServer},
 };
 use http::uri::PathAndQuery;
 
 use super::{
-    Sections, duration,
+    SectionContext, duration,
     lists::{ListNode, list},
     ports::pem_file,
     zookeeper::path,
@@ -18,7 +18,7 @@ type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<ListNode<'a>>)
 /// Reads the section `upstream` for a front end that requires it.
 pub(crate) fn upstream_section<'a>(
     fields: &mut Fields<'a>,
-    sections: Sections<'_>,
+    sections: SectionContext<'_>,
 ) -> Option<UpstreamSection<'a>> {
     let fix = "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS";
     fields.get_required("upstream", fix, |node| upstream(node, sections))
@@ -30,7 +30,7 @@ pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str)
 }
 
 /// Reads the section `upstream`. Its servers may be discovered only if they are schedulers.
-fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSection<'a>> {
+fn upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<UpstreamSection<'a>> {
     let mut fields = node.object()?;
     let mut needs_authorities = false;
     let servers = if let Some(node) = fields.optional("discover") {
@@ -41,9 +41,9 @@ fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSecti
         path.map(SchedulersConfig::Discovered)
     } else {
         let fix = "write [ \"http://127.0.0.1:8081\" ]";
-        let servers = readers::filled_list_of(fix, Node::parse::<Server>);
+        let servers = readers::filled_list_of(fix, Node::parse::<UpstreamServer>);
         let servers = fields.get_required("servers", fix, servers);
-        needs_authorities = servers.iter().flatten().any(Server::is_tls);
+        needs_authorities = servers.iter().flatten().any(UpstreamServer::is_tls);
         servers.map(SchedulersConfig::Listed)
     };
     let config = reached(&mut fields, needs_authorities);

@@ -1,6 +1,8 @@
 use std::{ops::RangeInclusive, path::Path, time::Duration};
 
-use admittance_bcs::zookeeper::{Digest, EnsembleConfig, NodePath, Server, Servers, ZooKeeperConfig};
+use admittance_bcs::zookeeper::{
+    EnsembleAddress, EnsembleConfig, EnsembleServer, NodePath, ZooKeeperConfig, ZooKeeperDigest,
+};
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_watch::file::{self, SecretError};
 
@@ -69,20 +71,20 @@ pub(super) fn zookeeper(node: &Node<'_>) -> Option<ZooKeeperConfig> {
 fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
     let fix = "write [ \"10.0.0.1:2181\" ]";
     let mut fields = node.object()?;
-    let servers = readers::filled_list_of(fix, Node::parse::<Server>);
+    let servers = readers::filled_list_of(fix, Node::parse::<EnsembleServer>);
     let servers = fields.get_required("servers", fix, servers);
     let chroot = fields.get_optional("chroot", readers::text);
     let chroot_node = fields.optional("chroot");
     let session_timeout = fields.get_optional("sessionTimeout", readers::duration(SESSION_TIMEOUTS));
     let digest = fields.get_optional("digest", digest);
-    let servers = Servers::new(servers?, chroot);
+    let servers = EnsembleAddress::new(servers?, chroot);
     let mut config = EnsembleConfig::new(chroot_node.as_ref().unwrap_or(node).accept(servers)?);
     config.session_timeout = session_timeout.unwrap_or(config.session_timeout);
     config.digest = digest;
     Some(config)
 }
 
-fn digest(node: &Node<'_>) -> Option<Digest> {
+fn digest(node: &Node<'_>) -> Option<ZooKeeperDigest> {
     let mut fields = node.object()?;
     let fix = "name the user; `\"\"` is the one without a name";
     let user = fields.get_required("user", fix, |node| node.accept(user(node.string()?)));
@@ -94,7 +96,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     } else {
         fields.get_required("passwordFile", "name the file that holds the password", password)
     };
-    Some(Digest::new(user?, password?))
+    Some(ZooKeeperDigest::new(user?, password?))
 }
 
 /// Parses the user name for an ensemble. It must not contain a colon, which separates it from the password.

@@ -5,7 +5,7 @@ use admittance_bcs::{
 };
 use admittance_definitions::document::{Node, readers};
 
-use crate::config::Sections;
+use crate::config::SectionContext;
 
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
@@ -15,7 +15,7 @@ pub(super) struct BcsDialect {
     pub(super) custom_resources: bool,
 }
 
-pub(super) fn dialect(node: &Node<'_>, sections: Sections<'_>) -> Option<BcsDialect> {
+pub(super) fn dialect(node: &Node<'_>, sections: SectionContext<'_>) -> Option<BcsDialect> {
     let mut fields = node.object()?;
     let cluster = fields.get_required("cluster", "name the cluster, BCS-MESOS-10001", Node::parse);
     let behind = fields.get_optional("behind", Node::word);
@@ -58,7 +58,7 @@ fn port(node: &Node<'_>) -> Option<u16> {
 pub(in crate::fronts) fn registration(
     node: &Node<'_>,
     cluster: Option<&ClusterId>,
-    sections: Sections<'_>,
+    sections: SectionContext<'_>,
 ) -> Option<RegistrationConfig> {
     let mut fields = node.object()?;
     let registration = RegistrationConfig {

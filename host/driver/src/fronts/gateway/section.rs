@@ -9,17 +9,17 @@ use admittance_definitions::document::{Node, readers};
 use admittance_gateway::{
     ApiGroup, EndpointConfig, GatewayConfig, PeerSecrets, PeersConfig, PlainGroups, TokenTable, TokensConfig,
 };
-use admittance_net::upstream::Server;
+use admittance_net::upstream::UpstreamServer;
 use admittance_watch::file;
 use http::HeaderValue;
 
 use super::{accounts::accounts, roles};
 use crate::config::{
-    ListenConfig, Sections, node_path,
+    ListenConfig, SectionContext, node_path,
     read::{HOUR, duration, upstream, url},
 };
 
-pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<GatewayConfig> {
+pub(super) fn gateway(node: &Node<'_>, sections: SectionContext<'_>) -> Option<GatewayConfig> {
     let mut fields = node.object()?;
     let clusters = fields.get_or_default("clusters", clusters);
     let discovery = fields.get_optional("discover", |node| {
@@ -37,7 +37,10 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
                    `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
         node.wrong("no drivers are configured", fix);
     }
-    let drivers = upstream::reached(&mut fields, clusters.values().flatten().any(Server::is_tls));
+    let drivers = upstream::reached(
+        &mut fields,
+        clusters.values().flatten().any(UpstreamServer::is_tls),
+    );
     let has_accounts = fields.has("accounts");
     let tokens = fields.get_optional("tokens", |node| tokens(node, has_accounts));
     let accounts = fields.get_optional("accounts", accounts);
@@ -91,7 +94,7 @@ fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
 }
 
 /// Reads the clusters behind a gateway. Invalid clusters are reported and left out.
-fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
+fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<UpstreamServer>>> {
     let mut clusters = BTreeMap::new();
     for (id, node) in node.map()? {
         let id = node.accept(ClusterId::of_node(id));

@@ -1,6 +1,6 @@
 use admittance_admission::{GroupVersionResource, Operation, suggestion};
 use admittance_definitions::document::{Node, readers};
-use admittance_dialect::{KindSource, Pattern, Rest, RestConfig, Route, StoredRoute, ValueSource};
+use admittance_dialect::{KindSource, PointerPattern, Rest, RestConfig, RestRoute, StoredRoute, ValueSource};
 use http::{
     HeaderName, Method,
     header::{RANGE, TE},
@@ -41,7 +41,7 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
 }
 
 /// Reads a route. Also returns the route's node, so that later checks can report mistakes there.
-fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
+fn route<'a>(node: &Node<'a>) -> Option<(RestRoute, Node<'a>)> {
     let mut fields = node.object()?;
     let methods = fields.get_required("method", METHODS, methods);
     let path = fields.get_required("path", "write /v1/jobs or /v1/job/{id}", readers::text);
@@ -60,7 +60,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     let get = fields.get_optional("get", stored);
     let partial = fields.get_or_default("partial", Node::boolean);
     let default_patch_type = fields.get_or_default("patch", Node::word);
-    let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
+    let mut route = RestRoute::new(methods?, path?, operation?, resource?, kind?);
     route.subresource = subresource;
     route.namespace = namespace;
     route.name = name;
@@ -77,21 +77,25 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
 
 /// Reads `spellings`, the keys whose spelling is normalized before chains look at a body. An entry is a JSON Pointer to
 /// a key, or several keys of the same objects.
-fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
+fn spellings(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }
 
-fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
+fn spelling(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     if node.json().is_string() {
         return node.parse().map(|pattern| vec![pattern]);
     }
     let mut fields = node.object()?;
     let fix = "write pointers to the objects that have the keys, [/Job/TaskGroups/*]";
-    let places = fields.get_required("in", fix, readers::filled_list_of(fix, Node::parse::<Pattern>));
+    let places = fields.get_required(
+        "in",
+        fix,
+        readers::filled_list_of(fix, Node::parse::<PointerPattern>),
+    );
     let fix = "write the keys, [Name, Count]";
     let keys = fields.get_required("keys", fix, readers::filled_list_of(fix, readers::text));
     let (places, keys) = (places?, keys?);
-    let under = |place: &Pattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();
+    let under = |place: &PointerPattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();
     Some(places.iter().flat_map(under).collect())
 }
 

@@ -2,10 +2,12 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::{UserInfo, is_dns_label};
 use admittance_definitions::document::{Node, readers};
-use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
+use admittance_fleet::{
+    CertificateConfig, OwnCertificate, WebhookRegistration, WebhooksConfig, audit::AuditConfig,
+};
 
 use super::ReviewsConfig;
-use crate::config::{Sections, namespace, read::HOUR};
+use crate::config::{SectionContext, namespace, read::HOUR};
 
 /// The maximum validity of the certificates that the replicas issue for themselves, in days.
 const MAX_DAYS: u16 = 3650;
@@ -13,14 +15,14 @@ const MAX_DAYS: u16 = 3650;
 /// The intervals between audits that the configuration may contain.
 const AUDIT_INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
-pub(super) fn reviews(node: &Node<'_>, sections: Sections<'_>) -> Option<ReviewsConfig> {
+pub(super) fn reviews(node: &Node<'_>, sections: SectionContext<'_>) -> Option<ReviewsConfig> {
     let mut fields = node.object()?;
     let webhooks = fields.get_optional("webhookConfigurations", |node| webhooks(node, sections));
     let audit = fields.get_optional("audit", |node| audit(node, sections));
     Some(ReviewsConfig { webhooks, audit })
 }
 
-fn audit(node: &Node<'_>, sections: Sections<'_>) -> Option<AuditConfig> {
+fn audit(node: &Node<'_>, sections: SectionContext<'_>) -> Option<AuditConfig> {
     sections.need_kubernetes(node);
     let mut fields = node.object()?;
     let default = AuditConfig::default();
@@ -43,13 +45,13 @@ fn audit(node: &Node<'_>, sections: Sections<'_>) -> Option<AuditConfig> {
     })
 }
 
-fn webhooks(node: &Node<'_>, sections: Sections<'_>) -> Option<WebhooksConfig> {
+fn webhooks(node: &Node<'_>, sections: SectionContext<'_>) -> Option<WebhooksConfig> {
     sections.need_kubernetes(node);
     let mut fields = node.object()?;
-    let default = Registration::default();
+    let default = WebhookRegistration::default();
     let service = (default.name.clone(), default.namespace.clone());
     let (name, home) = fields.get("service", service, readers::parse_with(service_of));
-    let registration = Registration {
+    let registration = WebhookRegistration {
         name,
         namespace: home,
         per_chain: fields.get("perChain", default.per_chain, Node::boolean),

@@ -7,7 +7,7 @@ use std::{
 use admittance_net::{
     bearer::read_header,
     causes::chain,
-    upstream::{Connector, connector},
+    upstream::{UpstreamConnector, connector},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,8 +25,8 @@ const REPLY_LIMIT: usize = 64 << 10;
 const HEADER_LIMIT: usize = 8 << 10;
 
 #[derive(Debug)]
-pub(super) struct Collector {
-    client: Client<Connector, Full<Bytes>>,
+pub(super) struct CollectorClient {
+    client: Client<UpstreamConnector, Full<Bytes>>,
     /// The runtime on which requests are sent, because the exporter's thread has none.
     runtime: Handle,
     headers: Vec<(HeaderName, PathBuf)>,
@@ -35,7 +35,7 @@ pub(super) struct Collector {
     is_failing: AtomicBool,
 }
 
-impl Collector {
+impl CollectorClient {
     /// Returns a client that connects when it sends its first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Collector {
 }
 
 #[async_trait]
-impl HttpClient for Collector {
+impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let response = self.send(request).await;
         self.report(match &response {

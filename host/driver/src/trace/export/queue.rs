@@ -18,12 +18,12 @@ use crate::metric_names::SPANS as EXPORTED;
 
 /// The number of spans that wait for the collector or are being sent to it, and its maximum.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct SpanQueue {
     size: usize,
     waiting: AtomicUsize,
 }
 
-impl Queue {
+impl SpanQueue {
     pub(super) fn new(size: usize) -> Self {
         Self {
             size,
@@ -46,18 +46,18 @@ impl Queue {
 /// Passes spans to the batch processor. Spans that exceed the limit are dropped and counted here, because the processor
 /// would not count the spans that it drops.
 #[derive(Debug)]
-pub(super) struct Queued {
+pub(super) struct QueuedSpans {
     processor: BatchSpanProcessor,
-    queue: Arc<Queue>,
+    queue: Arc<SpanQueue>,
 }
 
-impl Queued {
-    pub(super) fn new(processor: BatchSpanProcessor, queue: Arc<Queue>) -> Self {
+impl QueuedSpans {
+    pub(super) fn new(processor: BatchSpanProcessor, queue: Arc<SpanQueue>) -> Self {
         Self { processor, queue }
     }
 }
 
-impl SpanProcessor for Queued {
+impl SpanProcessor for QueuedSpans {
     fn on_start(&self, span: &mut Span, context: &Context) {
         self.processor.on_start(span, context);
     }
@@ -87,18 +87,18 @@ impl SpanProcessor for Queued {
 }
 
 #[derive(Debug)]
-pub(super) struct Counted<E> {
+pub(super) struct CountedBatch<E> {
     exporter: E,
-    queue: Arc<Queue>,
+    queue: Arc<SpanQueue>,
 }
 
-impl<E> Counted<E> {
-    pub(super) fn new(exporter: E, queue: Arc<Queue>) -> Self {
+impl<E> CountedBatch<E> {
+    pub(super) fn new(exporter: E, queue: Arc<SpanQueue>) -> Self {
         Self { exporter, queue }
     }
 }
 
-impl<E: SpanExporter> SpanExporter for Counted<E> {
+impl<E: SpanExporter> SpanExporter for CountedBatch<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
         let result = self.exporter.export(batch).await;

@@ -1,6 +1,8 @@
 use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use admittance_admin::{AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenFile, TokenSource};
+use admittance_admin::{
+    AdminConfig, AdminRole, AdminTls, AdminToken, CertificateHolder, TokenFile, TokenSource,
+};
 use admittance_net::{
     bearer::TokenDigest,
     tls::{Identity, ServerTls},
@@ -18,25 +20,25 @@ use tokio_rustls::TlsConnector;
 
 use super::guest::Guest;
 use crate::{
-    harness::{Running, Setup, echo, loopback, soon, text},
-    tls::{Authority, until},
+    harness::{RunningDriver, Setup, echo, loopback, soon, text},
+    tls::{FileAuthority, until},
 };
 
 const READER: &str = "the-token-of-who-reads";
 const STEERER: &str = "the-token-of-who-steers";
 
-fn token(name: &str, role: Role, text: &str) -> Token {
-    Token {
+fn token(name: &str, role: AdminRole, text: &str) -> AdminToken {
+    AdminToken {
         name: name.to_owned(),
         role,
         source: TokenSource::Digest(TokenDigest::of(text)),
     }
 }
 
-fn tokens() -> Vec<Token> {
+fn tokens() -> Vec<AdminToken> {
     vec![
-        token("board", Role::Read, READER),
-        token("ci", Role::Admin, STEERER),
+        token("board", AdminRole::Read, READER),
+        token("ci", AdminRole::Admin, STEERER),
     ]
 }
 
@@ -45,7 +47,7 @@ fn everywhere() -> SocketAddr {
 }
 
 /// Sends a request with these headers to the admin port; returns the status and body of the reply.
-async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+async fn reply(driver: &RunningDriver, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -53,7 +55,7 @@ async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &st
     text(driver.send_to_admin(request.body(Body::empty()).unwrap()).await).await
 }
 
-enum AdminAccess {
+enum AdminPortAccess {
     /// The admin port listens on loopback, and needs no token.
     Open,
     /// The admin port is reachable from other machines, but no tokens are configured, so only a few routes are allowed.
@@ -62,8 +64,8 @@ enum AdminAccess {
     Guarded,
 }
 
-impl AdminAccess {
-    async fn open(&self) -> Running {
+impl AdminPortAccess {
+    async fn open(&self) -> RunningDriver {
         let config = match self {
             Self::Open => AdminConfig::new(loopback()),
             Self::Closed => AdminConfig::new(everywhere()),
@@ -138,9 +140,9 @@ async fn each_role_may_use_only_its_routes() {
     let disable = ("POST", "/v1/stages/disable");
     type Row<'r> = ((&'r str, &'r str), &'r [(&'r str, &'r str)], u16, &'r str);
     // (kind of admin port, rows of (method and path, headers, expected status, part of the expected reply))
-    let table: [(AdminAccess, &[Row<'_>]); 3] = [
+    let table: [(AdminPortAccess, &[Row<'_>]); 3] = [
         (
-            AdminAccess::Open,
+            AdminPortAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
                 // The status 400 shows that access is allowed, because it refuses the request's content.
@@ -163,7 +165,7 @@ async fn each_role_may_use_only_its_routes() {
             ],
         ),
         (
-            AdminAccess::Closed,
+            AdminPortAccess::Closed,
             &[
                 (status, &[], 403, "admin.tokens"),
                 (status, &[steerer], 403, "admin.tokens"),
@@ -174,7 +176,7 @@ async fn each_role_may_use_only_its_routes() {
             ],
         ),
         (
-            AdminAccess::Guarded,
+            AdminPortAccess::Guarded,
             &[
                 (status, &[], 401, "Bearer"),
                 (status, &[("authorization", "Basic YTpi")], 401, "Bearer"),
@@ -219,7 +221,7 @@ async fn each_role_may_use_only_its_routes() {
 
 #[tokio::test]
 async fn a_refusal_explains_how_to_authenticate() {
-    let driver = AdminAccess::Guarded.open().await;
+    let driver = AdminPortAccess::Guarded.open().await;
     for (value, expected) in [
         (None, "Bearer realm=\"admittance\""),
         (
@@ -241,7 +243,7 @@ async fn a_refusal_explains_how_to_authenticate() {
 
 #[tokio::test]
 async fn every_route_requires_its_documented_role() {
-    let driver = AdminAccess::Guarded.open().await;
+    let driver = AdminPortAccess::Guarded.open().await;
     let reader = format!("Bearer {READER}");
     let reader = [("authorization", &*reader)];
     let (_, document) = reply(&driver, "GET", "/v1/openapi.json", &reader).await;
@@ -289,9 +291,9 @@ async fn a_token_file_is_reloaded_when_it_changes() {
     let (first, second) = ("the first of two tokens", "the second of two tokens");
     let (first, second) = (first.replace(' ', "-"), second.replace(' ', "-"));
     write_token(&path, &first);
-    let tokens = vec![Token {
+    let tokens = vec![AdminToken {
         name: "ci".to_owned(),
-        role: Role::Read,
+        role: AdminRole::Read,
         source: TokenSource::File(TokenFile::read(&path).unwrap()),
     }];
     let config = AdminConfig::new(loopback()).with_tokens(tokens).unwrap();
@@ -318,7 +320,7 @@ async fn a_token_file_is_reloaded_when_it_changes() {
 
 /// Sends a request over TLS; returns `None` if the connection is refused.
 async fn reply_over_tls(
-    driver: &Running,
+    driver: &RunningDriver,
     config: ClientConfig,
     mut request: Request<Body>,
 ) -> Option<Response<Incoming>> {
@@ -346,9 +348,9 @@ fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
 
 #[tokio::test]
 async fn certificates_identify_clients_of_the_admin_port() {
-    let authority = Authority::new();
-    let strangers = Authority::new();
-    let named = |authority: &Authority, common_name: &str, alternative: &str| -> Identity {
+    let authority = FileAuthority::new();
+    let strangers = FileAuthority::new();
+    let named = |authority: &FileAuthority, common_name: &str, alternative: &str| -> Identity {
         let mut params = CertificateParams::new(vec![alternative.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, common_name);
         authority.sign_with(common_name, params)
@@ -362,11 +364,11 @@ async fn certificates_identify_clients_of_the_admin_port() {
     let clients = vec![
         CertificateHolder {
             name: "ops".to_owned(),
-            role: Role::Admin,
+            role: AdminRole::Admin,
         },
         CertificateHolder {
             name: "board.example.com".to_owned(),
-            role: Role::Read,
+            role: AdminRole::Read,
         },
     ];
     let by_certificate = AdminConfig::new(everywhere()).with_tls(AdminTls {
@@ -384,7 +386,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
     let reader = format!("Bearer {READER}");
     let reader = ("authorization", &*reader);
     type Row<'r> = (
-        &'r Running,
+        &'r RunningDriver,
         Option<&'r Identity>,
         &'r str,
         &'r [(&'r str, &'r str)],
@@ -472,7 +474,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/live", &[], Some(401), "Sign in"),
     ];
     for (index, (driver, identity, path, headers, expected, part)) in table.into_iter().enumerate() {
-        let config = Authority::client(&authority, identity, b"http/1.1");
+        let config = FileAuthority::client(&authority, identity, b"http/1.1");
         let (status, reply) = match reply_over_tls(driver, config, get(path, headers)).await {
             Some(reply) => {
                 let (status, reply) = text(reply).await;

@@ -13,16 +13,16 @@ use admittance::{
     DecisionsConfig, Host,
     admission::{Chain, Labels, NamespaceLookupError, NamespaceSource, Operation, Rule, Stage, async_trait},
 };
-use admittance_admin::{AdminConfig, Role, Token, TokenSource};
+use admittance_admin::{AdminConfig, AdminRole, AdminToken, TokenSource};
 use admittance_net::bearer::TokenDigest;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::guest::{Answer, Guest};
+use super::guest::{Guest, GuestAnswer};
 use crate::{
-    harness::{Judge, Setup, application, echo, loopback, post, request, rest, soon, text, write},
+    harness::{HarnessHook, Setup, application, echo, loopback, post, request, rest, soon, text, write},
     tls::until,
 };
 
@@ -30,14 +30,14 @@ const READER: &str = "the-token-of-who-reads";
 const ADMIN: &str = "the-token-of-who-changes";
 
 fn guarded() -> AdminConfig {
-    let token = |name: &str, role, text: &str| Token {
+    let token = |name: &str, role, text: &str| AdminToken {
         name: name.to_owned(),
         role,
         source: TokenSource::Digest(TokenDigest::of(text)),
     };
     let tokens = vec![
-        token("board", Role::Read, READER),
-        token("ops", Role::Admin, ADMIN),
+        token("board", AdminRole::Read, READER),
+        token("ops", AdminRole::Admin, ADMIN),
     ];
     AdminConfig::new(loopback()).with_tokens(tokens).unwrap()
 }
@@ -113,7 +113,7 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
 
 #[tokio::test]
 async fn request_bodies_and_parameters_have_size_limits() {
-    let log = crate::log::Log::of_audits();
+    let log = crate::log::TestLog::of_audits();
     let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
     let form = |body: String| {
         Request::post("/sign-in")
@@ -223,7 +223,7 @@ async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
     let host = Host::builder()
         .decisions(DecisionsConfig::default())
-        .chain(Chain::new("c", rules, vec![Stage::new("judge", Judge)]));
+        .chain(Chain::new("c", rules, vec![Stage::new("judge", HarnessHook)]));
     let driver = Setup::new(&[echo().await])
         .start_with(host.build().await.unwrap())
         .await;
@@ -275,7 +275,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
             r#"[{"op":"add","path":"/spec","value":{"a":"s3cret-candidate"}}]"#,
         ),
     ] {
-        let guest = Guest::answering(&Answer::Patch(patch)).component();
+        let guest = Guest::answering(&GuestAnswer::Patch(patch)).component();
         std::fs::write(directory.path().join(format!("{name}.wasm")), guest).unwrap();
     }
     let chains = directory.path().join("chains");

@@ -3,7 +3,7 @@ use admittance_admin::api::CandidateList;
 use tempfile::TempDir;
 
 use super::{
-    guest::{Answer, Guest},
+    guest::{Guest, GuestAnswer},
     steering::{driver, good},
 };
 use crate::{harness::application, tls::until};
@@ -26,7 +26,7 @@ spec:
 #[tokio::test]
 async fn a_candidate_is_compared_with_its_stage_and_promoted() {
     let directory = TempDir::new().unwrap();
-    let denies = Guest::answering(&Answer::Deny {
+    let denies = Guest::answering(&GuestAnswer::Deny {
         code: 403,
         reason: "Forbidden",
         message: "never",

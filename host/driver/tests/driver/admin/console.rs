@@ -2,51 +2,56 @@
 
 use std::net::SocketAddr;
 
-use admittance_admin::{AdminConfig, Role, Token, TokenSource};
+use admittance_admin::{AdminConfig, AdminRole, AdminToken, TokenSource};
 use admittance_net::bearer::TokenDigest;
 use axum::body::Body;
 use http::{HeaderMap, Request};
 
-use crate::harness::{Running, Setup, echo, loopback, text};
+use crate::harness::{RunningDriver, Setup, echo, loopback, text};
 
 const READER: &str = "the-token-of-who-reads";
 const ADMIN: &str = "the-token-of-who-changes";
 
-async fn open() -> Running {
+async fn open() -> RunningDriver {
     Setup::new(&[echo().await])
         .admin(AdminConfig::new(loopback()))
         .start()
         .await
 }
 
-async fn guarded() -> Running {
-    let token = |name: &str, role, text: &str| Token {
+async fn guarded() -> RunningDriver {
+    let token = |name: &str, role, text: &str| AdminToken {
         name: name.to_owned(),
         role,
         source: TokenSource::Digest(TokenDigest::of(text)),
     };
     let tokens = vec![
-        token("board", Role::Read, READER),
-        token("ops", Role::Admin, ADMIN),
+        token("board", AdminRole::Read, READER),
+        token("ops", AdminRole::Admin, ADMIN),
     ];
     let config = AdminConfig::new(loopback()).with_tokens(tokens).unwrap();
     Setup::new(&[echo().await]).admin(config).start().await
 }
 
-struct Reply {
+struct ConsoleReply {
     status: u16,
     headers: HeaderMap,
     body: String,
 }
 
-impl Reply {
+impl ConsoleReply {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
 
 /// Sends a request with these headers, as a browser does; with `form`, it is a POST.
-async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Option<&str>) -> Reply {
+async fn sent(
+    driver: &RunningDriver,
+    path: &str,
+    headers: &[(&str, &str)],
+    form: Option<&str>,
+) -> ConsoleReply {
     let mut request = Request::builder()
         .method(if form.is_some() { "POST" } else { "GET" })
         .uri(path)
@@ -62,7 +67,7 @@ async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Opti
     let response = driver.send_to_admin(request.body(body).unwrap()).await;
     let headers = response.headers().clone();
     let (status, body) = text(response).await;
-    Reply {
+    ConsoleReply {
         status,
         headers,
         body,
@@ -72,7 +77,7 @@ async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Opti
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 /// Signs in; returns the cookie of the new session, in the form in which a browser sends it.
-async fn session(driver: &Running, token: &str) -> String {
+async fn session(driver: &RunningDriver, token: &str) -> String {
     let form = format!("token={token}&next=%2Fhealth");
     let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
     assert_eq!(

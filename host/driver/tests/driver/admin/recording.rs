@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use crate::harness::{Running, Setup, application, echo, soon};
+use crate::harness::{RunningDriver, Setup, application, echo, soon};
 
 /// Reads the lines of a recording until it ends.
 async fn lines(body: Incoming) -> Vec<Value> {
@@ -16,7 +16,7 @@ async fn lines(body: Incoming) -> Vec<Value> {
         .collect()
 }
 
-async fn begin(driver: &Running, query: &str) -> http::Response<Incoming> {
+async fn begin(driver: &RunningDriver, query: &str) -> http::Response<Incoming> {
     let request = Request::builder().uri(format!("/v1/requests{query}"));
     driver.send_to_admin(request.body(Body::empty()).unwrap()).await
 }

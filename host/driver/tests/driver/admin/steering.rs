@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Running, Setup, echo, text},
+    harness::{RunningDriver, Setup, echo, text},
     tls::until,
 };
 
@@ -32,13 +32,13 @@ spec:
     )
 }
 
-pub(super) async fn driver(directory: &Path) -> Running {
+pub(super) async fn driver(directory: &Path) -> RunningDriver {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
 /// Sends a request to the admin port, which must succeed, and parses the reply.
 pub(super) async fn good<T: serde::de::DeserializeOwned>(
-    driver: &Running,
+    driver: &RunningDriver,
     method: &str,
     path: &str,
     body: impl Into<Body>,
@@ -400,7 +400,7 @@ async fn a_rollback_that_cannot_be_recorded_is_refused() {
 
 #[tokio::test]
 async fn the_audit_log_names_the_user_of_each_change() {
-    let log = crate::log::Log::of_audits();
+    let log = crate::log::TestLog::of_audits();
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(

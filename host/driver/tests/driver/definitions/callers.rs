@@ -12,8 +12,8 @@ use tokio_rustls::TlsConnector;
 use super::{DONE, PREFIX, ROUTE, definition};
 use crate::{
     harness::{Setup, echo, request, soon, text},
-    log::Log,
-    tls::Authority,
+    log::TestLog,
+    tls::FileAuthority,
 };
 
 /// The driver runs on this test's thread, so that its log and metrics contain nothing from other tests.
@@ -30,7 +30,7 @@ async fn requests_for_definitions_are_logged_and_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let (log, _listening) = Log::of_this_thread();
+    let (log, _listening) = TestLog::of_this_thread();
     assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, DONE);
     driver.define("POST", ROUTE, body).await;
     driver.define("POST", ROUTE, "{").await;
@@ -80,7 +80,7 @@ async fn requests_for_definitions_are_logged_and_counted() {
 
 #[tokio::test]
 async fn the_status_names_the_certificate_of_the_client_that_made_a_change() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let tls = ServerTls::of_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])

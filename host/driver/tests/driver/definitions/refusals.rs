@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{BUNDLE, DONE, ROUTE, definition, refusal};
-use crate::harness::{Running, Setup, echo};
+use crate::harness::{RunningDriver, Setup, echo};
 
-pub(super) async fn driver(directory: &TempDir) -> Running {
+pub(super) async fn driver(directory: &TempDir) -> RunningDriver {
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
         .limits(|limits| limits.body = 64 * 1024)

@@ -12,11 +12,11 @@ use admittance::{
     admission::async_trait,
     definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, FileStore, StoreError},
 };
-use admittance_driver::{DefinitionPlace, Files};
+use admittance_driver::{DefinitionPlace, DriverFiles};
 use tempfile::TempDir;
 
 use super::{DONE, ROUTE, definition, refusal};
-use crate::harness::{Running, Setup, echo};
+use crate::harness::{RunningDriver, Setup, echo};
 
 /// A write that another program makes right before the driver's next commit: the file, and its new text or `None` to
 /// remove it.
@@ -60,7 +60,7 @@ impl ContestedStore {
         })
     }
 
-    async fn driver(&self) -> Running {
+    async fn driver(&self) -> RunningDriver {
         let host = Host::builder()
             .definition_store(self.clone())
             .build()
@@ -238,7 +238,7 @@ async fn a_change_is_refused_without_a_writable_store() {
     let file = directory.path().join("one.json");
     let there = definition("there", "https://h.example").to_string();
     fs::write(&file, there).unwrap();
-    let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(Files(file.clone()))] };
+    let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(DriverFiles(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
     // (places of definitions, history directory, part of the expected message)
     for (places, history, expected) in [

@@ -68,7 +68,7 @@ async fn bodies_that_the_driver_reads_have_limits() {
             limits.body_timeout = Duration::from_millis(50);
         })
     };
-    let scene = Scene::changed(setup).await;
+    let scene = SchedulerScene::changed(setup).await;
     // The updates below match no chain, but the driver reads their bodies to translate them for the scheduler.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
@@ -102,7 +102,7 @@ async fn bodies_that_the_driver_reads_have_limits() {
 
 #[tokio::test]
 async fn chunked_bodies_and_trailers_are_forwarded() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     let body = runnable("application", "a");
     // (path, whether the request to the scheduler has a `Content-Length`)
     for (path, has_length) in [
@@ -141,7 +141,7 @@ async fn chunked_bodies_and_trailers_are_forwarded() {
 
 #[tokio::test]
 async fn a_client_gets_100_continue() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     let body = runnable("application", "a");
     for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
         let mut stream = scene.driver.connect().await;
@@ -166,7 +166,7 @@ async fn a_client_gets_100_continue() {
 
 #[tokio::test]
 async fn a_body_that_its_route_ignores_is_discarded() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     let mut stream = scene.driver.connect().await;
     let body = "x".repeat(20_000);
     for last in [false, true] {

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use admittance_bcs::ConsoleConfig;
-use admittance_driver::Stopped;
+use admittance_driver::ShutdownResult;
 use axum::{Router, body::Body};
 use http::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -55,7 +55,7 @@ async fn reporting_upstream() -> SocketAddr {
 
 #[tokio::test]
 async fn console_requests_go_to_the_host_that_they_name() {
-    let scene = Scene::changed(with_consoles(reporting_upstream().await, |_| ())).await;
+    let scene = SchedulerScene::changed(with_consoles(reporting_upstream().await, |_| ())).await;
     // (method, path and query of the client's request, expected path and query at the console)
     for (method, path, expected) in [
         (
@@ -118,9 +118,10 @@ async fn a_websocket_becomes_a_tunnel() {
         }),
     );
     let setup = with_consoles(serve(routes).await, |_| ());
-    let scene =
-        Scene::changed(|all| setup(all).limits(|limits| limits.shutdown_timeout = Duration::from_millis(50)))
-            .await;
+    let scene = SchedulerScene::changed(|all| {
+        setup(all).limits(|limits| limits.shutdown_timeout = Duration::from_millis(50))
+    })
+    .await;
     let mut stream = scene.driver.connect().await;
     let head = format!(
         "GET {} HTTP/1.1\r\nhost: door\r\norigin: http://door\r\nbcs-clusterid: {CLUSTER}\r\nconnection: Upgrade\r\n\
@@ -135,7 +136,7 @@ async fn a_websocket_becomes_a_tunnel() {
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
     // A driver that stops closes its tunnels.
     scene.driver.shutdown.signal();
-    assert_eq!(scene.driver.stopped().await, Stopped::Cut);
+    assert_eq!(scene.driver.stopped().await, ShutdownResult::Cut);
     assert_eq!(rest(&mut stream).await, "");
 }
 
@@ -143,7 +144,7 @@ async fn a_websocket_becomes_a_tunnel() {
 #[rustfmt::skip]
 async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
     let away = refusing().await;
-    let scene = Scene::changed(with_consoles(away, |console| {
+    let scene = SchedulerScene::changed(with_consoles(away, |console| {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;

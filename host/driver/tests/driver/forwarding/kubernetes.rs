@@ -14,23 +14,23 @@ use crate::harness::*;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
 
 /// A driver in front of a scheduler and of kube-apiserver.
-struct Kubernetes {
-    scene: Scene,
+struct KubernetesScene {
+    scene: SchedulerScene,
     url: String,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: Arc<Mutex<Vec<RelayedRequest>>>,
     _directory: tempfile::TempDir,
 }
 
-impl Kubernetes {
+impl KubernetesScene {
     /// Starts a kube-apiserver that has one namespace, `there`, and gives this reply to all other requests.
     async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
-        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
         let kept = received.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
             let line = format!("{} {}", head.method, head.uri);
             let body = body.collect().await.unwrap().to_bytes();
-            kept.lock().unwrap().push(Received {
+            kept.lock().unwrap().push(RelayedRequest {
                 line: line.clone(),
                 headers: head.headers,
                 body,
@@ -50,12 +50,16 @@ impl Kubernetes {
         Self::beside(&format!("http://{}", serve(routes).await), received).await
     }
 
-    async fn beside(url: &str, received: Arc<Mutex<Vec<Received>>>) -> Self {
+    async fn beside(url: &str, received: Arc<Mutex<Vec<RelayedRequest>>>) -> Self {
         Self::with_switch(url, received, true).await
     }
 
     /// Starts a driver whose `dialect.bcs.customResources` is `custom_resources`.
-    async fn with_switch(url: &str, received: Arc<Mutex<Vec<Received>>>, custom_resources: bool) -> Self {
+    async fn with_switch(
+        url: &str,
+        received: Arc<Mutex<Vec<RelayedRequest>>>,
+        custom_resources: bool,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
         let kubeconfig = json!({
@@ -69,7 +73,7 @@ impl Kubernetes {
             path: Some(path),
             context: None,
         };
-        let scene = Scene::changed(|mut setup| {
+        let scene = SchedulerScene::changed(|mut setup| {
             setup.config.cluster = Some(ClusterConfig { source });
             setup.bcs(|bcs| bcs.custom_resources = custom_resources)
         })
@@ -82,7 +86,7 @@ impl Kubernetes {
         }
     }
 
-    fn received(&self) -> Vec<Received> {
+    fn received(&self) -> Vec<RelayedRequest> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 }
@@ -105,7 +109,7 @@ fn status(code: u16, reason: &str) -> Value {
 async fn api_versions_of_custom_resource_definitions_are_translated() {
     let reply = r#"{"kind":"L","apiVersion":"apiextensions.k8s.io/v1beta1","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
     let expected = r#"{"kind":"L","apiVersion":"v4","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
-    let kubernetes = Kubernetes::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
+    let kubernetes = KubernetesScene::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
     let crd = r#"{"apiVersion":"v4","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
     let sent = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
     // (method, path, body, expected request line at kube-apiserver, expected body at kube-apiserver)
@@ -137,7 +141,7 @@ async fn api_versions_of_custom_resource_definitions_are_translated() {
 #[tokio::test]
 #[rustfmt::skip]
 async fn requests_for_custom_resources_are_forwarded_unchanged() {
-    let kubernetes = Kubernetes::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
+    let kubernetes = KubernetesScene::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
     let in_namespace = |name: &str| json!({"kind": "K", "metadata": {"name": "a", "namespace": name}}).to_string();
     let kinds = "/apis/g/v1/namespaces/there/ks";
     // (method, path below /customresources, body, expected request lines at kube-apiserver)
@@ -172,7 +176,7 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
 
 #[tokio::test]
 async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served() {
-    let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+    let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
     let kept = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let (head, body) = request.into_parts();
@@ -186,7 +190,7 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
         }
         let body = body.collect().await.unwrap().to_bytes();
         let reply: Value = serde_json::from_slice(&body).unwrap();
-        kept.lock().unwrap().push(Received {
+        kept.lock().unwrap().push(RelayedRequest {
             line,
             headers: head.headers,
             body,
@@ -194,7 +198,7 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
         json_reply(201, &reply)
     });
     let url = format!("http://{}", serve(routes).await);
-    let kubernetes = Kubernetes::beside(&url, received).await;
+    let kubernetes = KubernetesScene::beside(&url, received).await;
     let older = json!({"apiVersion": "v4", "kind": "CustomResourceDefinition", "spec": {"version": "v2"}});
     let request = request("POST", &below("/customresourcedefinitions"), older.to_string());
     let (status, reply) = text(kubernetes.scene.driver.send(request).await).await;
@@ -214,9 +218,9 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
 /// plugins must not be open to all clients.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
-    let open = Kubernetes::start(|| json_reply(200, &json!({}))).await;
+    let open = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
     let url = open.url.clone();
-    let closed = Kubernetes::with_switch(&url, open.received.clone(), false).await;
+    let closed = KubernetesScene::with_switch(&url, open.received.clone(), false).await;
     for (method, path) in [
         ("GET", "/customresourcedefinitions"),
         ("DELETE", "/customresourcedefinitions/a.b"),
@@ -237,7 +241,7 @@ async fn custom_resources_are_refused_by_default() {
 
 #[tokio::test]
 async fn compressed_bodies_of_custom_resources_are_refused() {
-    let kubernetes = Kubernetes::start(|| json_reply(200, &json!({}))).await;
+    let kubernetes = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
         let mut packed = request("POST", &below(path), "x");
         packed
@@ -255,7 +259,7 @@ async fn compressed_bodies_of_custom_resources_are_refused() {
 #[tokio::test]
 async fn an_unreachable_kube_apiserver_is_reported() {
     let away = format!("http://{}", refusing().await);
-    let kubernetes = Kubernetes::beside(&away, Arc::default()).await;
+    let kubernetes = KubernetesScene::beside(&away, Arc::default()).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
         let response = kubernetes
             .scene

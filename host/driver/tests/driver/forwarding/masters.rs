@@ -80,7 +80,7 @@ async fn without_a_master_the_request_fails_after_the_connect_timeout() {
 
 #[tokio::test]
 async fn a_streamed_body_is_sent_only_once() {
-    let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
+    let scene = SchedulerScene::answering(|| http::Response::new(Body::empty())).await;
     // No chain needs the body, so the driver streams it and cannot send it a second time.
     let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
     assert_eq!(received.unwrap().body, "[]");

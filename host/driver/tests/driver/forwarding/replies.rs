@@ -41,7 +41,7 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
                 .unwrap()
         };
         // The timeout is short because no scheduler becomes the master, so the driver always waits for it.
-        let scene = Scene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
+        let scene = SchedulerScene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
         names.sort_unstable();
@@ -54,7 +54,7 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
 #[tokio::test]
 async fn chunked_replies_and_trailers_are_passed_on() {
     for size in [1, 5000] {
-        let scene = Scene::answering(move || {
+        let scene = SchedulerScene::answering(move || {
             let mut trailers = HeaderMap::new();
             trailers.insert("x-sum", "42".parse().unwrap());
             let frames = [
@@ -80,7 +80,7 @@ async fn chunked_replies_and_trailers_are_passed_on() {
 
 #[tokio::test]
 async fn a_compressed_reply_stays_unchanged() {
-    let scene = Scene::answering(|| {
+    let scene = SchedulerScene::answering(|| {
         Response::builder()
             .status(201)
             .header("content-encoding", "gzip")

@@ -12,7 +12,7 @@ const LISTED: &str = "/namespaces/n/applications";
 
 #[tokio::test]
 async fn headers_of_the_client_are_not_forwarded() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     for (method, path, body) in [
         ("POST", APPLICATIONS.to_owned(), runnable("application", "a")),
         ("PUT", APPLICATIONS.to_owned(), runnable("application", "a")),
@@ -61,7 +61,7 @@ async fn headers_of_the_client_are_not_forwarded() {
 
 #[tokio::test]
 async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     let path = "/namespaces/n/applications";
     let (received, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
     let version = received.unwrap().json();
@@ -87,7 +87,7 @@ async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
 #[tokio::test]
 #[rustfmt::skip]
 async fn refused_requests_do_not_reach_the_scheduler() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     let deep = format!(r#"{{"kind":"application","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     // (source of the expectation, method, path, body, expected status, part of the expected reply)
     for (source, method, path, body, status, expected) in [
@@ -129,7 +129,7 @@ async fn refused_requests_do_not_reach_the_scheduler() {
 /// with 406, to clients that do not accept JSON.
 #[tokio::test]
 async fn invalid_utf8_is_refused_and_every_reply_is_json() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     for (method, status) in [("POST", 400), ("PUT", 200)] {
         let body = b"{\"kind\":\"application\",\"a\":\"\xff\"}".to_vec();
         let request = request(method, &below("/namespaces/n/applications"), body);
@@ -167,7 +167,7 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
 
 #[tokio::test]
 async fn methods_without_a_route_are_refused() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     for method in ["HEAD", "OPTIONS", "PATCH"] {
         let mut stream = scene.driver.connect().await;
         let head = format!(

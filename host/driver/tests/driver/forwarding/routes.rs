@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use admittance_bcs::routes::{Action, RouteLookup, lookup, routes};
+use admittance_bcs::routes::{RouteAction, RouteLookup, lookup, routes};
 use axum::body::Body;
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::harness::*;
 
 /// The body that the client sends with a request, and the body that the scheduler receives.
 #[derive(Clone, Copy, Debug)]
-enum Sent {
+enum SentBody {
     /// The client sends no body, and the scheduler receives none.
     Nothing,
     /// The driver forwards the body without reading it.
@@ -26,9 +26,9 @@ enum Sent {
     Message,
 }
 
-use Sent::{Checked, Daemonset, Deployment, Message, Nothing, Raw, Version};
+use SentBody::{Checked, Daemonset, Deployment, Message, Nothing, Raw, Version};
 
-impl Sent {
+impl SentBody {
     fn body(self) -> String {
         match self {
             Nothing => String::new(),
@@ -40,7 +40,7 @@ impl Sent {
         }
     }
 
-    fn check(self, received: &Received) {
+    fn check(self, received: &RelayedRequest) {
         match self {
             Nothing => assert_eq!(received.body, "", "{}", received.line),
             Raw | Checked(_) => assert_eq!(received.body, self.body(), "{}", received.line),
@@ -94,7 +94,7 @@ impl Sent {
 
 /// The routes that bcs-mesos-driver forwards: (method, path, body, expected method and path at the scheduler)
 #[rustfmt::skip]
-const ROWS: [(&str, &str, Sent, &str); 69] = [
+const ROWS: [(&str, &str, SentBody, &str); 69] = [
     ("POST",   "/namespaces/path/applications",                         Version("application"), "POST /v1/apps"),
     ("PUT",    "/namespaces/path/applications?instances=3&args=x",      Version("application"), "POST /v1/apps/n/a/update?instances=3&args=x"),
     ("DELETE", "/namespaces/n/applications/a?enforce=1",                Nothing,                "DELETE /v1/apps/n/a?enforce=1&kind=application"),
@@ -168,7 +168,7 @@ const ROWS: [(&str, &str, Sent, &str); 69] = [
 
 #[tokio::test]
 async fn every_route_reaches_the_scheduler() {
-    let scene = Scene::start().await;
+    let scene = SchedulerScene::start().await;
     let mut seen = HashSet::new();
     for (method, path, sent, expected) in ROWS {
         let (head, ()) = request(method, &below(path), Body::empty())
@@ -185,7 +185,7 @@ async fn every_route_reaches_the_scheduler() {
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{method} {path}");
     }
     for route in routes() {
-        if matches!(route.action, Action::Scheduler(_)) {
+        if matches!(route.action, RouteAction::Scheduler(_)) {
             assert!(seen.contains(&(route.verb, route.path)), "{route:?} has no row");
         }
     }

@@ -15,13 +15,13 @@ use crate::harness::*;
 pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct RelayedRequest {
     pub(super) line: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Received {
+impl RelayedRequest {
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -39,12 +39,12 @@ impl Received {
     }
 }
 
-pub(super) struct Scene {
-    pub(super) driver: Running,
-    received: Arc<Mutex<Vec<Received>>>,
+pub(super) struct SchedulerScene {
+    pub(super) driver: RunningDriver,
+    received: Arc<Mutex<Vec<RelayedRequest>>>,
 }
 
-impl Scene {
+impl SchedulerScene {
     /// Starts a driver whose scheduler replies with success.
     pub(super) async fn start() -> Self {
         Self::answering(|| Response::new(Body::from(SUCCESS))).await
@@ -67,13 +67,13 @@ impl Scene {
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
-        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
         let kept = received.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
             // A request whose body ends early is not recorded.
             if let Ok(body) = body.collect().await {
-                kept.lock().unwrap().push(Received {
+                kept.lock().unwrap().push(RelayedRequest {
                     line: format!("{} {}", head.method, head.uri),
                     headers: head.headers,
                     body: body.to_bytes(),
@@ -89,13 +89,18 @@ impl Scene {
     }
 
     /// Returns the requests that the scheduler received since the last call.
-    pub(super) fn received(&self) -> Vec<Received> {
+    pub(super) fn received(&self) -> Vec<RelayedRequest> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 
     /// Sends a request. Returns the request that the scheduler received (`None` if it received none), and the status
     /// and body of the reply.
-    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Received>, u16, String) {
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (Option<RelayedRequest>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;
         let mut received = self.received();

@@ -12,14 +12,14 @@ use super::gateway;
 use crate::{harness::*, tls::until};
 
 /// A gateway that stores its users and clusters in a file.
-struct Scene {
-    gateway: Running,
+struct AccountsFileScene {
+    gateway: RunningDriver,
     /// The token of a super user.
     root: String,
     _directory: TempDir,
 }
 
-impl Scene {
+impl AccountsFileScene {
     async fn start(statuses: Statuses) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let gateway = gateway(&[], |config| {
@@ -102,7 +102,7 @@ fn credentials(token: &Value) -> Value {
 
 #[tokio::test]
 async fn the_management_api_creates_users_tokens_and_clusters() {
-    let scene = Scene::start(Statuses::Driver).await;
+    let scene = AccountsFileScene::start(Statuses::Driver).await;
     let (status, user) = scene
         .as_root("POST", "users/", json!({"user_name": "alice"}))
         .await;
@@ -179,7 +179,7 @@ async fn the_management_api_creates_users_tokens_and_clusters() {
 
 #[tokio::test]
 async fn only_permitted_users_manage_users_and_clusters() {
-    let scene = Scene::start(Statuses::Driver).await;
+    let scene = AccountsFileScene::start(Statuses::Driver).await;
     let alice = format!("Bearer {}", scene.with_token("alice", false).await);
     let bob = format!("Bearer {}", scene.with_token("bob", false).await);
     let root = format!("Bearer {}", scene.root);
@@ -253,7 +253,7 @@ async fn only_permitted_users_manage_users_and_clusters() {
 
 #[tokio::test]
 async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
-    let scene = Scene::start(Statuses::Driver).await;
+    let scene = AccountsFileScene::start(Statuses::Driver).await;
     let alice = format!("Bearer {}", scene.with_token("alice", false).await);
     let bob = format!("Bearer {}", scene.with_token("bob", false).await);
     let bcs = |project: &str| json!({"id": "BCS-K8S-1", "project_id": project});
@@ -280,7 +280,7 @@ async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
 
 #[tokio::test]
 async fn repeated_requests_for_a_user_return_the_same_token() {
-    let scene = Scene::start(Statuses::Driver).await;
+    let scene = AccountsFileScene::start(Statuses::Driver).await;
     let (_, user) = scene
         .as_root("POST", "users/", json!({"user_name": "alice"}))
         .await;
@@ -295,7 +295,7 @@ async fn repeated_requests_for_a_user_return_the_same_token() {
 #[tokio::test]
 async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
     for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, 400)] {
-        let scene = Scene::start(statuses).await;
+        let scene = AccountsFileScene::start(statuses).await;
         for (method, path, body, part) in [
             ("POST", "users/", json!({}), "field 'user_name' is required"),
             ("POST", "users/", json!("text"), "field 'user_name' is required"),
@@ -349,7 +349,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
 
 #[tokio::test]
 async fn the_admin_api_manages_the_same_users_and_clusters() {
-    let scene = Scene::start(Statuses::Driver).await;
+    let scene = AccountsFileScene::start(Statuses::Driver).await;
     let user = json!({"name": "alice", "groups": ["dev"]});
     // (method, path, body, expected status, part of the expected reply)
     for (method, path, body, status, part) in [
@@ -485,7 +485,7 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
 
 #[tokio::test]
 async fn a_user_can_create_only_a_limited_number_of_clusters() {
-    let scene = Scene::start(Statuses::Ok).await;
+    let scene = AccountsFileScene::start(Statuses::Ok).await;
     let alice = format!("Bearer {}", scene.with_token("alice", false).await);
     let create = async |number: usize| {
         let body = json!({"id": format!("dev-{number}")});

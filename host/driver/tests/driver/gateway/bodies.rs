@@ -7,7 +7,7 @@ use http::Request;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Driver, OUTER, envelope, gateway};
+use super::{OUTER, SimulatedDriver, envelope, gateway};
 use crate::harness::*;
 
 fn post(kind: &str, body: impl Into<Body>) -> Request<Body> {
@@ -20,7 +20,7 @@ fn post(kind: &str, body: impl Into<Body>) -> Request<Body> {
 
 #[tokio::test]
 async fn a_yaml_body_is_converted_to_json() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let yaml = "kind: application\nmetadata: &m { name: a, namespace: ns }\nspec: { instance: 2, mode: 0755, on: yes }\ncopy: *m\n";
     let json = r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"},"spec":{"instance":2,"mode":493,"true":true},"copy":{"name":"a","namespace":"ns"}}"#;
@@ -54,7 +54,7 @@ async fn a_yaml_body_is_converted_to_json() {
 
 #[tokio::test]
 async fn a_body_that_cannot_be_converted_is_refused() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {})
         .limits(|limits| {
             limits.body = 100;
@@ -128,7 +128,7 @@ async fn bodies_that_need_no_conversion_are_streamed_up_to_the_limit() {
 
 #[tokio::test]
 async fn bodies_beyond_the_limit_are_refused() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {})
         .limits(|limits| limits.body = 100)
         .start()

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use admittance_bcs::zookeeper::{
-    EnsembleConfig, Registered, Registration, Servers, ZooKeeper, ZooKeeperConfig,
+    EnsembleAddress, EnsembleConfig, HeldRegistration, NodeRegistration, ZooKeeper, ZooKeeperConfig,
 };
 use admittance_gateway::{GatewayConfig, TokenTable, TokensConfig};
 use axum::body::Body;
@@ -9,13 +9,13 @@ use http::Request;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Driver, OUTER, envelope, gateway};
-use crate::{harness::*, tls::until, zookeeper::ensemble::Server};
+use super::{OUTER, SimulatedDriver, envelope, gateway};
+use crate::{harness::*, tls::until, zookeeper::ensemble::TestZooKeeper};
 
 const PATH: &str = GatewayConfig::DEFAULT_PATH;
 
 fn ensemble_config(server: &str) -> EnsembleConfig {
-    EnsembleConfig::new(server.parse::<Servers>().unwrap())
+    EnsembleConfig::new(server.parse::<EnsembleAddress>().unwrap())
 }
 
 /// Registers an address in ZooKeeper in the way a driver does.
@@ -24,7 +24,7 @@ fn register(
     parent: &str,
     address: SocketAddr,
     external: Option<SocketAddr>,
-) -> Registered {
+) -> HeldRegistration {
     let mut info = json!({
         "ip": address.ip().to_string(), "port": address.port(), "scheme": "http", "external_ip": "", "external_port": 0,
     });
@@ -32,7 +32,7 @@ fn register(
         info["external_ip"] = external.ip().to_string().into();
         info["external_port"] = external.port().into();
     }
-    zookeeper.register(Registration {
+    zookeeper.register(NodeRegistration {
         parent: parent.to_owned(),
         name: address.ip().to_string(),
         data: info.to_string().into(),
@@ -40,21 +40,24 @@ fn register(
 }
 
 /// Sends a request for this cluster; returns the code and message of the reply.
-async fn reply(gateway: &Running, cluster: &str) -> (u64, String) {
+async fn reply(gateway: &RunningDriver, cluster: &str) -> (u64, String) {
     let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
     let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
     let message = body["message"].as_str().unwrap().to_owned();
     (body["code"].as_u64().unwrap(), message)
 }
 
-async fn detail(gateway: &Running) -> Value {
+async fn detail(gateway: &RunningDriver) -> Value {
     gateway.status().await["gateway"].clone()
 }
 
 #[tokio::test]
 async fn services_other_than_drivers_are_discovered_through_zookeeper() {
-    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
-    let (storage, kubernetes) = (Driver::answering(404, "gone").await, Driver::start().await);
+    let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
+    let (storage, kubernetes) = (
+        SimulatedDriver::answering(404, "gone").await,
+        SimulatedDriver::start().await,
+    );
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
     let digest = |token: &str| hex::encode(Sha256::digest(token));
@@ -140,12 +143,12 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
 
 #[tokio::test]
 async fn drivers_are_discovered_through_zookeeper() {
-    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
     let (one, two, outside, listed) = (
-        Driver::start().await,
-        Driver::start().await,
-        Driver::start().await,
-        Driver::start().await,
+        SimulatedDriver::start().await,
+        SimulatedDriver::start().await,
+        SimulatedDriver::start().await,
+        SimulatedDriver::start().await,
     );
     let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());
@@ -234,7 +237,7 @@ async fn drivers_are_discovered_through_zookeeper() {
 
 #[tokio::test]
 async fn without_zookeeper_a_gateway_knows_only_listed_drivers() {
-    let listed = Driver::start().await;
+    let listed = SimulatedDriver::start().await;
     let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());
         config.drivers.connect_timeout = std::time::Duration::from_millis(50);

@@ -6,12 +6,12 @@ use http::Request;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
-use super::{Driver, OUTER, envelope, gateway};
-use crate::{harness::*, log::Log};
+use super::{OUTER, SimulatedDriver, envelope, gateway};
+use crate::{harness::*, log::TestLog};
 
 #[tokio::test]
 async fn each_failure_has_the_reply_of_bcs_api() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let (silent, _release, _arrivals) = held_upstream().await;
     let clusters: [(&str, &[_]); 3] = [
         (CLUSTER, &[driver.address]),
@@ -146,7 +146,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
 #[tokio::test]
 async fn the_http_status_of_a_drivers_reply_is_passed_on() {
     for status in [200, 201, 400, 404, 500] {
-        let driver = Driver::answering(status, "as it is").await;
+        let driver = SimulatedDriver::answering(status, "as it is").await;
         for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, status)] {
             let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
                 config.statuses = statuses
@@ -184,7 +184,7 @@ async fn requests_are_counted_by_cluster_and_status() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let driver = Driver::answering(404, "none").await;
+    let driver = SimulatedDriver::answering(404, "none").await;
     let gateway = gateway(
         &[(CLUSTER, &[driver.address]), ("BCS-DOWN", &[refusing().await])],
         |_| {},
@@ -229,8 +229,8 @@ async fn requests_are_counted_by_cluster_and_status() {
 
 #[tokio::test]
 async fn the_access_log_names_the_cluster_and_the_user() {
-    let (log, _listening) = Log::of_this_thread();
-    let driver = Driver::start().await;
+    let (log, _listening) = TestLog::of_this_thread();
+    let driver = SimulatedDriver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
     // The digest is the output of `printf %s secret | sha256sum`.

@@ -6,12 +6,12 @@ use http::Request;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Driver, OUTER, envelope, gateway};
-use crate::{harness::*, tls::Authority};
+use super::{OUTER, SimulatedDriver, envelope, gateway};
+use crate::{harness::*, tls::FileAuthority};
 
 #[tokio::test]
 async fn requests_reach_the_drivers_of_their_cluster() {
-    let (one, two) = (Driver::start().await, Driver::start().await);
+    let (one, two) = (SimulatedDriver::start().await, SimulatedDriver::start().await);
     let gateway = gateway(&[("BCS-1", &[one.address]), ("BCS-2", &[two.address])], |_| {})
         .start()
         .await;
@@ -57,7 +57,7 @@ async fn requests_reach_the_drivers_of_their_cluster() {
 
 #[tokio::test]
 async fn a_driver_gets_the_headers_of_the_client_except_tokens() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let request = Request::post(format!("{OUTER}/a"))
         .header("bcs-clusterid", CLUSTER)
@@ -95,7 +95,7 @@ async fn a_driver_gets_the_headers_of_the_client_except_tokens() {
 
 #[tokio::test]
 async fn a_driver_that_refuses_connections_is_skipped() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let gateway = gateway(
         &[(CLUSTER, &[refusing().await, driver.address, refusing().await])],
         |_| {},
@@ -124,7 +124,7 @@ async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
         let (mut stream, _) = listener.accept().await.unwrap();
         until(&mut stream, "\r\n\r\n{}").await
     });
-    let other = Driver::start().await;
+    let other = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[dying, other.address])], |_| {})
         .start()
         .await;
@@ -143,7 +143,7 @@ async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
 
 #[tokio::test]
 async fn the_gateway_connects_to_drivers_with_mutual_tls() {
-    let authority = Authority::new();
+    let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
@@ -173,9 +173,9 @@ async fn the_gateway_connects_to_drivers_with_mutual_tls() {
 #[tokio::test]
 async fn the_driver_with_the_fewest_requests_gets_the_next() {
     let (busy, release, mut arrivals) = held_upstream().await;
-    let idle = Driver::start().await;
+    let idle = SimulatedDriver::start().await;
     let gateway = Arc::new(gateway(&[(CLUSTER, &[busy, idle.address])], |_| {}).start().await);
-    let ask = |gateway: Arc<Running>| async move {
+    let ask = |gateway: Arc<RunningDriver>| async move {
         text(
             gateway
                 .send(request("GET", &format!("{OUTER}/a"), Body::empty()))
@@ -287,7 +287,7 @@ const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agen
 
 #[tokio::test]
 async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
-    let driver = Driver::answering(200, HOSTS).await;
+    let driver = SimulatedDriver::answering(200, HOSTS).await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let resources = "/mesosdriver/v4/cluster/resources";
     for (query, code, at_driver) in [
@@ -323,7 +323,7 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
 
 #[tokio::test]
 async fn the_status_of_a_gateway_lists_its_clusters() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let down = refusing().await;
     let gateway = gateway(&[("BCS-1", &[driver.address]), ("BCS-2", &[down])], |_| {})
         .start()
@@ -367,5 +367,8 @@ async fn a_gateway_finishes_requests_in_flight_at_shutdown() {
     gateway.shutdown.signal();
     release.notify_one();
     assert_eq!(soon(reply).await.unwrap(), (200, "done".to_owned()));
-    assert_eq!(gateway.stopped().await, admittance_driver::Stopped::Cleanly);
+    assert_eq!(
+        gateway.stopped().await,
+        admittance_driver::ShutdownResult::Cleanly
+    );
 }

@@ -13,10 +13,10 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Driver, OUTER, Received, envelope, gateway};
+use super::{DriverRequest, OUTER, SimulatedDriver, envelope, gateway};
 use crate::{
     harness::*,
-    tls::{Authority, until},
+    tls::{FileAuthority, until},
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
@@ -73,7 +73,7 @@ async fn token_check_counters_start_at_zero() {
 
 #[tokio::test]
 async fn a_token_file_grants_rights_by_cluster() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "tokens:\n- {{ name: board, sha256: {}, clusters: {{ BCS-1: Read }} }}\n\
@@ -227,7 +227,7 @@ async fn a_token_file_grants_rights_by_cluster() {
 
 #[tokio::test]
 async fn tokens_are_forwarded_to_drivers_only_if_configured() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.forward_token = true
     })
@@ -246,7 +246,7 @@ async fn tokens_are_forwarded_to_drivers_only_if_configured() {
 
 #[tokio::test]
 async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let held_upstream = |token: &str| {
         format!(
@@ -347,7 +347,7 @@ fn endpoint(url: &str) -> EndpointConfig {
     }
 }
 
-async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
+async fn with_endpoint(driver: &SimulatedDriver, endpoint: EndpointConfig) -> RunningDriver {
     gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::Endpoint(Box::new(endpoint)));
     })
@@ -357,7 +357,7 @@ async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
 
 #[tokio::test]
 async fn a_token_can_be_limited_to_namespaces() {
-    let driver = Driver::start().await;
+    let driver = SimulatedDriver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
     let digest = hex::encode(Sha256::digest("mine"));
@@ -410,7 +410,7 @@ async fn a_token_can_be_limited_to_namespaces() {
         let (_, reply) = envelope(gateway.send(asking).await).await;
         assert_eq!(reply["code"] == 0, is_allowed, "{method} {path} {body}: {reply}");
         let received = driver.received();
-        let is_read = |request: &&Received| request.uri.path().ends_with("/cluster/resources");
+        let is_read = |request: &&DriverRequest| request.uri.path().ends_with("/cluster/resources");
         assert_eq!(
             received.iter().filter(|request| !is_read(request)).count(),
             usize::from(is_allowed),
@@ -421,7 +421,7 @@ async fn a_token_can_be_limited_to_namespaces() {
 
 #[tokio::test]
 async fn the_token_endpoint_decides_which_requests_are_allowed() {
-    let (driver, manager) = (Driver::start().await, UserManager::default());
+    let (driver, manager) = (SimulatedDriver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let directory = tempfile::tempdir().unwrap();
     let own = directory.path().join("own");
@@ -503,11 +503,11 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
 
 #[tokio::test]
 async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
-    let (driver, manager) = (Driver::start().await, UserManager::default());
+    let (driver, manager) = (SimulatedDriver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let url = format!("http://{address}/");
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
-    let refused = async |gateway: &Running, case: &str| {
+    let refused = async |gateway: &RunningDriver, case: &str| {
         let response = gateway.send(asking("GET", APPLICATIONS, &headers)).await;
         assert_eq!(response.headers()["retry-after"], "1", "{case}");
         let (status, body) = envelope(response).await;
@@ -564,8 +564,8 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
 
 #[tokio::test]
 async fn requests_to_the_token_endpoint_use_tls() {
-    let (driver, manager) = (Driver::start().await, UserManager::default());
-    let authority = Authority::new();
+    let (driver, manager) = (SimulatedDriver::start().await, UserManager::default());
+    let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let manager = serve(manager.routes()).await;
     // The server that checks tokens is reached through a proxy with TLS.

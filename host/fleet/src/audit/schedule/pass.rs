@@ -15,12 +15,12 @@ use crate::{
     IGNORE_LABEL,
     audit::{
         auditor::Auditor,
-        client::{Pages, Resource},
+        client::{AuditedResource, Pages},
         ledger::Ledger,
         report_writer::ReportWriter,
         reports::ReportApi,
         status::AuditPass,
-        watch::{self, Change},
+        watch::{self, ObjectChange},
     },
     metrics,
 };
@@ -31,7 +31,7 @@ impl Inner {
         &self,
         host: &Host,
         work: &mut AuditState,
-        sender: mpsc::Sender<(u16, Change)>,
+        sender: mpsc::Sender<(u16, ObjectChange)>,
     ) -> Result<ChainAudit, String> {
         let begun = Instant::now();
         let built = host.audit_table(self.config.calls_webhooks).await;
@@ -144,7 +144,7 @@ impl Inner {
 
     /// Returns whether the objects of a resource are audited. Events are not audited, because they expire. Reports are
     /// not audited, because audits write them.
-    fn is_audited(&self, resource: &Resource) -> bool {
+    fn is_audited(&self, resource: &AuditedResource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;
         let is_report = ReportApi::ALL.into_iter().any(|api| api.group() == group);
@@ -187,7 +187,7 @@ impl Inner {
     /// Returns whether an object is in a namespace that is excluded from audits.
     pub(super) async fn is_excluded(
         &self,
-        resource: &Resource,
+        resource: &AuditedResource,
         object: &Object,
         known: &mut HashMap<String, bool>,
     ) -> bool {

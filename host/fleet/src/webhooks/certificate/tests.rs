@@ -90,7 +90,7 @@ fn a_certificate_lost_from_the_secret_is_replaced() {
 
 #[test]
 fn the_certificate_survives_a_round_trip_through_the_secret() {
-    let registration = Registration::default();
+    let registration = WebhookRegistration::default();
     let first = after(0, None, false, false);
     let announced = after(61, Some(&first), true, false);
     let mut object = Map::new();

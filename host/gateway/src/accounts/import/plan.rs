@@ -7,9 +7,9 @@ use std::{
 
 use admittance_net::bearer::TokenDigest;
 
-use super::source::{Source, SourceCluster, SourceToken, SourceUser};
+use super::source::{ImportSource, SourceCluster, SourceToken, SourceUser};
 use crate::accounts::{
-    AccountsError, BcsInfo, Cluster, ClusterKind, Directory, Provider, User, UserId, UserName,
+    AccountsError, BcsInfo, ClusterType, Directory, Provider, RegisteredCluster, User, UserId, UserName,
     database::{moment, now},
     directory::UserToken,
 };
@@ -19,36 +19,36 @@ pub(super) type RowKey = (&'static str, String);
 
 /// The rows that an import inserts, with the IDs that they have at bcs-api.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct ImportPlan {
     /// The users of the gateway that are deleted before the imported rows are inserted.
     pub(super) replaced: BTreeMap<UserId, Arc<User>>,
     pub(super) users: BTreeMap<UserId, User>,
     pub(super) tokens: Vec<SourceToken>,
-    pub(super) clusters: BTreeMap<String, Cluster>,
+    pub(super) clusters: BTreeMap<String, RegisteredCluster>,
     /// The rows of bcs-api that later imports skip, because this import copies them or the gateway already has them.
     pub(super) settled: Vec<RowKey>,
     pub(super) skipped: Vec<String>,
 }
 
 /// A plan of an import while it is made, and the gateway's rows with which bcs-api's rows are compared.
-struct Planning<'a> {
+struct ImportPlanner<'a> {
     here: &'a Directory,
     tokens_here: HashMap<i64, &'a UserToken>,
     settled_before: &'a HashSet<(String, String)>,
     /// The users of the gateway that the import may delete if they conflict with users of bcs-api.
     replace: &'a [UserName],
-    plan: Plan,
+    plan: ImportPlan,
     conflicts: BTreeSet<String>,
 }
 
-impl Plan {
+impl ImportPlan {
     pub(super) fn new(
-        source: &mut Source,
+        source: &mut ImportSource,
         here: &Directory,
         settled_before: &HashSet<(String, String)>,
         replace: &[UserName],
     ) -> Result<Self, AccountsError> {
-        let mut planning = Planning {
+        let mut planning = ImportPlanner {
             here,
             tokens_here: here.tokens.values().map(|token| (token.id.0, token)).collect(),
             settled_before,
@@ -82,7 +82,7 @@ impl Plan {
     }
 }
 
-impl Planning<'_> {
+impl ImportPlanner<'_> {
     /// Records that this import handles the row. Returns `false` if an earlier import has handled it.
     fn settle(&mut self, table: &'static str, id: String) -> bool {
         if self.settled_before.contains(&(table.to_owned(), id.clone())) {
@@ -210,7 +210,7 @@ impl Planning<'_> {
         let creator = self.plan.user(self.here, cluster.creator_id);
         self.plan.clusters.insert(
             id.clone(),
-            Cluster {
+            RegisteredCluster {
                 id: cluster.id,
                 identifier: cluster.identifier,
                 provider,
@@ -220,9 +220,9 @@ impl Planning<'_> {
                     project_id,
                     cluster_id,
                     kind: match cluster.kind {
-                        Some(2) => ClusterKind::Mesos,
-                        Some(3) => ClusterKind::Tke,
-                        _ => ClusterKind::Kubernetes,
+                        Some(2) => ClusterType::Mesos,
+                        Some(3) => ClusterType::Tke,
+                        _ => ClusterType::Kubernetes,
                     },
                 }),
                 credentials: None,

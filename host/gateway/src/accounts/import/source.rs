@@ -76,7 +76,7 @@ read_by_name! {
 }
 
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ImportSource {
     pub(super) users: Vec<SourceUser>,
     pub(super) tokens: Vec<SourceToken>,
     pub(super) clusters: Vec<SourceCluster>,
@@ -85,7 +85,7 @@ pub(super) struct Source {
     pub(super) permissions: Vec<SourcePermission>,
 }
 
-impl Source {
+impl ImportSource {
     pub(super) async fn read(connection: &mut AnyConnection) -> Result<Self, AccountsError> {
         Ok(Self {
             users: query_as(

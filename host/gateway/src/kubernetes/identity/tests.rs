@@ -15,7 +15,7 @@ fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)>
             value.parse().unwrap(),
         );
     }
-    let identity = Identity::new(
+    let identity = ImpersonatedUser::new(
         "plain.alice".to_owned(),
         &["dev".to_owned()],
         Access::Permission(Permission::Read),
@@ -103,8 +103,9 @@ fn headers_without_an_identity_reach_the_cluster() {
 
 #[test]
 fn a_user_gets_a_group_for_each_granted_permission() {
-    let groups =
-        |access, super_user_groups| Identity::new("a".to_owned(), &[], access, super_user_groups).groups;
+    let groups = |access, super_user_groups| {
+        ImpersonatedUser::new("a".to_owned(), &[], access, super_user_groups).groups
+    };
     assert_eq!(
         groups(Access::Permission(Permission::Write), &[]),
         ["admittance:view", "admittance:edit"]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use admittance_net::{
-    listener::{Client, is_loopback},
+    listener::{ConnectedClient, is_loopback},
     upstream::TunnelGuard,
 };
 use axum::body::Body;
@@ -20,17 +20,17 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::clien
 
 use super::{
     super::{
-        Kubernetes, LoggedReply,
+        KubernetesProxy, LoggedReply,
         agents::{CLOSED, STOPPING, TunnelSocket, closed, credentials, header, switch},
         error::KubernetesError,
         headers::{CHALLENGE, ID, TOKEN},
-        routes::{ConnectVia, OpenTunnel, Route, Routes},
+        routes::{ClusterRoute, ConnectVia, OpenTunnel, Routes},
     },
     Peers, REMOVED,
     secrets::{ConnectionContext, HandshakeStep, PeerSecret},
 };
 use crate::tunnel::{
-    AllowedConnections, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT,
+    AllowedConnections, Budget, LARGEST_OF_GATEWAY, TunnelAnnouncement, TunnelSession, connect::TIMEOUT,
 };
 
 /// The maximum number of clusters that one gateway may announce.
@@ -47,7 +47,7 @@ impl Drop for CountedTunnel {
     }
 }
 
-impl Kubernetes {
+impl KubernetesProxy {
     /// Returns the reply to another gateway that opens a tunnel to this one.
     pub(in super::super) fn accept_gateway(
         &self,
@@ -57,7 +57,7 @@ impl Kubernetes {
             let message = "this gateway knows no others: configure `dialect.gateway.peers`";
             KubernetesError::Tunnel(message.to_owned())
         })?;
-        let client = request.extensions().get::<Client>();
+        let client = request.extensions().get::<ConnectedClient>();
         if !client.is_some_and(|client| client.is_tls || is_loopback(client.address)) {
             let message = "gateways connect with TLS: configure `listen.tls`";
             return Err(KubernetesError::Tunnel(message.to_owned()));
@@ -112,7 +112,7 @@ impl Kubernetes {
         guard: Option<TunnelGuard>,
     ) {
         tracing::info!(gateway = id, "another gateway has opened a tunnel");
-        let (session, outgoing) = Session::new(self.0.memory.gateway.clone());
+        let (session, outgoing) = TunnelSession::new(self.0.memory.gateway.clone());
         let announced = Arc::new(Mutex::new(HashMap::new()));
         let accepts = {
             let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
@@ -184,18 +184,18 @@ where
 
 /// Adds or removes the route to a cluster as another gateway announces. An error ends the tunnel to that gateway.
 fn apply_announcement(
-    announcement: Announcement,
+    announcement: TunnelAnnouncement,
     routes: &Arc<Routes>,
-    session: &Session,
+    session: &TunnelSession,
     memory: impl FnOnce(&str) -> Arc<Budget>,
     announced: &mut HashMap<String, OpenTunnel>,
 ) -> Result<(), String> {
     let bytes = match announcement {
-        Announcement::Removed(cluster) => {
+        TunnelAnnouncement::Removed(cluster) => {
             announced.remove(&cluster);
             return Ok(());
         }
-        Announcement::Added(bytes) => bytes,
+        TunnelAnnouncement::Added(bytes) => bytes,
     };
     let text = std::str::from_utf8(&bytes).ok();
     let (cluster, params) = text
@@ -205,7 +205,8 @@ fn apply_announcement(
         return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
     }
     let way = ConnectVia::Gateway(session.clone(), memory(cluster));
-    let opened = credentials(params).and_then(|credentials| Route::new(cluster, credentials.into(), way));
+    let opened =
+        credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), way));
     match opened {
         Ok(route) => {
             let open = routes.open(cluster, route.into());

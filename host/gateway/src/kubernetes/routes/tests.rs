@@ -39,8 +39,8 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
     let routes = Arc::new(Routes::default());
     let credentials = credentials_of_a_test();
     let tunnel = || {
-        let session = Session::new(Budget::new(1 << 20)).0;
-        Arc::new(Route::new("a", credentials.clone(), ConnectVia::Tunnel(session)).unwrap())
+        let session = TunnelSession::new(Budget::new(1 << 20)).0;
+        Arc::new(ClusterRoute::new("a", credentials.clone(), ConnectVia::Tunnel(session)).unwrap())
     };
     let (first, second) = (tunnel(), tunnel());
     let checked = || [&first, &second].map(|route| *route.is_newest.borrow());
@@ -57,9 +57,9 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
 async fn a_tunnel_that_ends_late_leaves_newer_tunnels_open() {
     let routes = Arc::new(Routes::default());
     let credentials = credentials_of_a_test();
-    let route = |via: ConnectVia| Arc::new(Route::new("a", credentials.clone(), via).unwrap());
+    let route = |via: ConnectVia| Arc::new(ClusterRoute::new("a", credentials.clone(), via).unwrap());
     let budget = Budget::new(1 << 20);
-    let session = || Session::new(budget.clone()).0;
+    let session = || TunnelSession::new(budget.clone()).0;
     let own = |routes: &Routes| routes.state("a").tunnels;
     let first = routes.open("a", route(ConnectVia::Tunnel(session()))).unwrap();
     let second = route(ConnectVia::Tunnel(session()));

@@ -125,25 +125,25 @@ async fn read(file: PathBuf) -> Result<String, AgentError> {
 }
 
 #[derive(Deserialize)]
-struct Endpoints {
+struct ApiServerEndpoints {
     #[serde(default)]
-    subsets: Vec<Subset>,
+    subsets: Vec<ApiServerSubset>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Subset {
-    addresses: Vec<Address>,
-    ports: Vec<Port>,
+struct ApiServerSubset {
+    addresses: Vec<EndpointAddress>,
+    ports: Vec<EndpointPort>,
 }
 
 #[derive(Deserialize)]
-struct Address {
+struct EndpointAddress {
     ip: std::net::IpAddr,
 }
 
 #[derive(Deserialize)]
-struct Port {
+struct EndpointPort {
     name: Option<String>,
     port: u16,
 }
@@ -175,14 +175,14 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
     let body = tokio::time::timeout(TIMEOUT, exchange)
         .await
         .map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
-    let found: Endpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    let found: ApiServerEndpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     addresses(&found)
 }
 
-fn addresses(found: &Endpoints) -> Result<Vec<Uri>, String> {
+fn addresses(found: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
     let mut addresses = Vec::new();
     for subset in &found.subsets {
-        let is_https = |port: &&Port| port.name.as_deref() == Some(PORT);
+        let is_https = |port: &&EndpointPort| port.name.as_deref() == Some(PORT);
         let Some(port) = subset.ports.iter().find(is_https) else {
             continue;
         };

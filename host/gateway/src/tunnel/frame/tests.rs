@@ -33,7 +33,7 @@ fn frames_have_the_format_of_bcs_api() {
         (
             Frame::new(
                 0,
-                Content::Announcement(Announcement::Added(Bytes::from_static(b"plain-a"))),
+                Content::Announcement(TunnelAnnouncement::Added(Bytes::from_static(b"plain-a"))),
             ),
             0,
             b"\x00\x00\x08plain-a",
@@ -41,7 +41,7 @@ fn frames_have_the_format_of_bcs_api() {
         (
             Frame::new(
                 0,
-                Content::Announcement(Announcement::Removed("plain-a".to_owned())),
+                Content::Announcement(TunnelAnnouncement::Removed("plain-a".to_owned())),
             ),
             0,
             b"\x00\x00\x0aplain-a",

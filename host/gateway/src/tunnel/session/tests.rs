@@ -13,19 +13,19 @@ async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     ]
 }
 
-fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Session {
-    let (session, outgoing) = Session::new(budget.clone());
+fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> TunnelSession {
+    let (session, outgoing) = TunnelSession::new(budget.clone());
     let running = session.clone();
     tokio::spawn(async move { running.run(socket, outgoing, &AllowedConnections::Nothing).await });
     session
 }
 
-async fn open(session: &Session, to: TunnelDestination) -> io::Result<DuplexStream> {
+async fn open(session: &TunnelSession, to: TunnelDestination) -> io::Result<DuplexStream> {
     session.open(to, session.budget()).await
 }
 
 /// Returns the gateway's side of a tunnel, and the task of its agent, which connects only to this address.
-async fn tunnel(allowed: String) -> (Session, tokio::task::JoinHandle<String>) {
+async fn tunnel(allowed: String) -> (TunnelSession, tokio::task::JoinHandle<String>) {
     let [ours, theirs] = socket().await;
     let agent = tokio::spawn(serve_agent(theirs, vec![allowed]));
     (gateway(&Budget::new(TUNNEL_LIMIT), ours), agent)
@@ -101,7 +101,7 @@ async fn an_agent_connects_only_to_allowed_addresses() {
 async fn a_gateway_opens_no_connections_for_an_agent() {
     let address = echo().await;
     let [ours, theirs] = socket().await;
-    let new = || Session::new(Budget::new(TUNNEL_LIMIT));
+    let new = || TunnelSession::new(Budget::new(TUNNEL_LIMIT));
     let ((gateway, to_agent), (agent, to_gateway)) = (new(), new());
     let running = (gateway.clone(), agent.clone());
     tokio::spawn(async move { running.0.run(ours, to_agent, &AllowedConnections::Nothing).await });

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::listener::{
     ConnectionLimits,
-    activity::{Activity, Expiry},
+    activity::{Activity, ConnectionExpiry},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ fn activity() -> Activity {
     })
 }
 
-fn transfer(activity: &Activity) -> Transfer {
+fn transfer(activity: &Activity) -> BodyTransfer {
     activity.begin_request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
 }
 
@@ -62,7 +62,7 @@ async fn ends(
     taking: impl Future<Output = Result<usize, String>>,
 ) -> Option<Result<usize, String>> {
     let watching = async {
-        while activity.expired().await == Expiry::Stalled {}
+        while activity.expired().await == ConnectionExpiry::Stalled {}
         std::future::pending::<()>().await
     };
     tokio::select! {
@@ -194,7 +194,7 @@ async fn a_reply_that_the_client_does_not_read_is_dropped() {
     let (sender, body) = body();
     let _untaken = transfer(&activity).send(body);
     let started = Instant::now();
-    assert_eq!(activity.expired().await, Expiry::Stalled);
+    assert_eq!(activity.expired().await, ConnectionExpiry::Stalled);
     let after = started.elapsed();
     assert!(
         (LIMITS.client..LIMITS.client + 10 * SECOND).contains(&after),

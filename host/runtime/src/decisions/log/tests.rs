@@ -1,12 +1,12 @@
 use admittance_admission::{
     Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Mode, Object, Operation, Outcome, Patch,
-    Phase, Refusal, RefusalCause, Request, Selection, StageResult, TraceRow, Uid,
+    Phase, RefusalCause, Request, RequestRefusal, Selection, StageResult, TraceRow, Uid,
 };
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decisions::observer::Observed;
+use crate::decisions::observer::ObservedDecision;
 
 fn request(uid: &str, kind: &str, object: &Value) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", kind);
@@ -28,8 +28,8 @@ fn pod(uid: &str, namespace: &str) -> Request {
     request(uid, "Pod", &object)
 }
 
-fn observed(request: Request, outcome: &Outcome) -> Observed<'_> {
-    Observed {
+fn observed(request: Request, outcome: &Outcome) -> ObservedDecision<'_> {
+    ObservedDecision {
         request,
         selection: &Selection::All,
         outcome,
@@ -68,7 +68,7 @@ fn changed(uid: &str) -> Outcome {
 
 fn denied(uid: &str) -> Outcome {
     let denial = Denial::forbidden("no");
-    let refusal = Refusal {
+    let refusal = RequestRefusal {
         chain: "names".into(),
         stage: "short".into(),
         cause: RefusalCause::Denied(denial.clone()),

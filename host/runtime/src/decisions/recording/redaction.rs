@@ -61,10 +61,10 @@ impl Redacted {
 
 /// The path of the values in objects that are redacted: a JSON Pointer in which `*` stands for every key or index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redaction(Vec<Token>);
+pub struct Redaction(Vec<PointerToken>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum PointerToken {
     Any,
     Key(String),
 }
@@ -84,20 +84,20 @@ impl FromStr for Redaction {
             .strip_prefix('/')
             .filter(|path| !path.is_empty())
             .ok_or_else(|| InvalidRedaction(text.to_owned()))?;
-        Ok(Self(path.split('/').map(Token::read).collect()))
+        Ok(Self(path.split('/').map(PointerToken::read).collect()))
     }
 }
 
 impl fmt::Display for Redaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|token| match token {
-            Token::Any => f.write_str("/*"),
-            Token::Key(key) => write!(f, "/{}", key.replace('~', "~0").replace('/', "~1")),
+            PointerToken::Any => f.write_str("/*"),
+            PointerToken::Key(key) => write!(f, "/{}", key.replace('~', "~0").replace('/', "~1")),
         })
     }
 }
 
-impl Token {
+impl PointerToken {
     fn read(text: &str) -> Self {
         match text {
             "*" => Self::Any,
@@ -237,7 +237,7 @@ fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     .collect()
 }
 
-fn redact(value: &mut Value, path: &[Token]) -> usize {
+fn redact(value: &mut Value, path: &[PointerToken]) -> usize {
     let Some((token, rest)) = path.split_first() else {
         return match value {
             Value::Null => 0,
@@ -266,7 +266,7 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
 
 /// Redacts the values that a patch writes at `path`: the redacted value itself, a part of it, or a value that contains
 /// it. Returns their number.
-fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
+fn redact_operations(operations: &mut Value, path: &[PointerToken]) -> usize {
     operations
         .as_array_mut()
         .map(Vec::as_mut_slice)

@@ -39,8 +39,8 @@ fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-fn off(duration: Duration, reason: &str) -> Disabling {
-    Disabling {
+fn off(duration: Duration, reason: &str) -> DisableOptions {
+    DisableOptions {
         audit: false,
         duration,
         reason: reason.to_owned(),
@@ -96,7 +96,7 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_stage_disabled_to_audit_is_called_but_not_enforced() {
     let host = pods().build().await.unwrap();
-    let how = Disabling {
+    let how = DisableOptions {
         audit: true,
         ..off(minutes(1), "false denials")
     };

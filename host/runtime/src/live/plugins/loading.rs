@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use admittance_admission::on_thread_for_long_work;
 use admittance_catalog::{
-    CompiledCode, CompiledForm, CompiledKey, Freshness, Module, ModuleReference, Resolver, Store,
+    CompiledCode, CompiledForm, CompiledKey, Freshness, Module, ModuleReference, ReferenceResolver, Store,
 };
 use admittance_sandbox::{Error, Plugin, Prepared, Sandbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -12,13 +12,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::{Order, Progress};
 use crate::{
     StageErrorCause,
-    live::assembly::{Assembler, Modules, Servers},
+    live::assembly::{Assembler, FetchScope, Modules},
     status::metrics,
 };
 
 pub(super) async fn module(
     assembler: &Assembler,
-    resolver: &Resolver,
+    resolver: &ReferenceResolver,
     order: &Order,
     modules: &Modules,
 ) -> Result<Module, StageErrorCause> {
@@ -29,8 +29,8 @@ pub(super) async fn module(
             // This stage had no module in the earlier revision, but the store may contain the module now.
             None => Freshness::RecordedOnly,
         },
-        Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Resolve,
-        Modules::Current(Servers::Of(references)) if !references.contains(&order.reference) => {
+        Modules::Current(FetchScope::All(again)) if again.contains(&order.reference) => Freshness::Resolve,
+        Modules::Current(FetchScope::Of(references)) if !references.contains(&order.reference) => {
             Freshness::RecordedOnly
         }
         Modules::Current(_) => Freshness::PreferRecorded,
@@ -145,7 +145,8 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // While this guard exists, other stages that use the module need not compile the code that is independent of settings.
+    // While this guard exists, other stages that use the module need not compile the code that is independent of
+    // settings.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

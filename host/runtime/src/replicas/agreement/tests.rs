@@ -5,14 +5,14 @@ fn hash(name: &str) -> Digest {
 }
 
 /// Parses a replica from `NAME LIVE PREPARED`, which `dead`, `leader`, `problem` or `earlier-B` may follow.
-fn replica(text: &str) -> Replica {
+fn replica(text: &str) -> KnownReplica {
     let words: Vec<&str> = text.split(' ').collect();
     let has = |mark: &str| words.contains(&mark);
-    Replica {
+    KnownReplica {
         name: words[0].to_owned(),
         is_alive: !has("dead"),
         is_leader: has("leader"),
-        report: Report {
+        report: TableReport {
             live: hash(words[1]),
             prepared: hash(words[2]),
             earlier: has("earlier-B").then(|| hash("B")),
@@ -27,14 +27,14 @@ fn decide(target: &str, replicas: &[&str]) -> String {
     let target = (!target.is_empty()).then(|| hash(target));
     let replicas: Vec<_> = replicas.iter().map(|text| replica(text)).collect();
     match agreement(target, &replicas) {
-        Agreement::Agreed => "agreed".to_owned(),
-        Agreement::Switch(to) => {
+        ReplicaAgreement::Agreed => "agreed".to_owned(),
+        ReplicaAgreement::Switch(to) => {
             let names = ["A", "B", "C"];
             let name = names.iter().find(|name| hash(name) == to).unwrap();
             format!("switch {name}")
         }
-        Agreement::Waiting(missing) => {
-            let sentences = missing.iter().map(Missing::sentence);
+        ReplicaAgreement::Waiting(missing) => {
+            let sentences = missing.iter().map(MissingReplica::sentence);
             sentences.collect::<Vec<_>>().join("; ")
         }
     }

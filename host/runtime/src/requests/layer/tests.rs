@@ -1,8 +1,8 @@
 use std::{convert::Infallible, sync::Mutex};
 
 use admittance_admission::{
-    Chain, Deadline, Denial, Failure, GroupVersionKind, Hook, Matcher, Object, Operation, Patch,
-    Request as Admission, Response as Answer, Rule, Spelling, Stage, Verdict, async_trait,
+    Chain, Deadline, Denial, EnforcedSpelling, Failure, GroupVersionKind, Hook, Matcher, Object, Operation,
+    Patch, Request as Admission, Response as Answer, Rule, Stage, Verdict, async_trait,
 };
 use admittance_dialect::{Inspection, Rejection, RejectionKind};
 use http::{Method, StatusCode, header::CONTENT_ENCODING};
@@ -12,10 +12,10 @@ use serde_json::json;
 use super::*;
 
 /// A hook that denies objects named `bad`, labels objects named `plain`, and warns about all objects.
-struct Judge;
+struct LayerHook;
 
 #[async_trait]
-impl Hook for Judge {
+impl Hook for LayerHook {
     async fn admit(&self, request: &Arc<Admission>, _: Deadline) -> Result<Answer, Failure> {
         let mut answer = match request.name.as_str() {
             "bad" => Answer::deny(Denial::forbidden(format!("uid {}", request.uid))),
@@ -32,12 +32,12 @@ impl Hook for Judge {
 
 /// A dialect in which POST creates the object in the body, and PUT updates it. GET passes no chain.
 #[derive(Debug)]
-struct Objects(Spelling);
+struct ObjectsDialect(EnforcedSpelling);
 
-impl Objects {
+impl ObjectsDialect {
     fn new() -> Self {
         let keys = ["/kind", "/metadata", "/metadata/name"];
-        Self(Spelling::new([], keys.map(|key| key.parse().unwrap())))
+        Self(EnforcedSpelling::new([], keys.map(|key| key.parse().unwrap())))
     }
 }
 
@@ -45,7 +45,7 @@ fn malformed(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(RejectionKind::Malformed, error.to_string())
 }
 
-impl Dialect for Objects {
+impl Dialect for ObjectsDialect {
     fn name(&self) -> &str {
         "objects"
     }
@@ -58,7 +58,7 @@ impl Dialect for Objects {
         }
     }
 
-    fn read(&self, _: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+    fn read(&self, _: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let canonical = self
             .0
@@ -66,7 +66,7 @@ impl Dialect for Objects {
             .map_err(|error| malformed(format!("{error:?}")))?;
         let text = canonical.as_deref().unwrap_or(text);
         if text.starts_with('[') {
-            return Ok(Reading::Nothing);
+            return Ok(BodyReading::Nothing);
         }
         let object = Object::parse(text).map_err(malformed)?;
         let kind = object.value()["kind"].as_str().unwrap().to_owned();
@@ -74,7 +74,7 @@ impl Dialect for Objects {
         let resource = kind.guess_resource();
         let mut request = Admission::new(inspection.operation, kind, resource).with_object(object);
         request.spelling = self.0.clone();
-        Ok(Reading::Admit {
+        Ok(BodyReading::Admit {
             request: Box::new(request),
             canonical: canonical.map(Bytes::from),
         })
@@ -123,9 +123,9 @@ async fn layer() -> AdmissionLayer {
         kinds: Matcher::Only(vec!["application".into()]),
         ..Rule::for_operations([Operation::Create])
     };
-    let chain = Chain::new("c", vec![rule], vec![Stage::new("s", Judge)]);
+    let chain = Chain::new("c", vec![rule], vec![Stage::new("s", LayerHook)]);
     let host = Host::builder().chain(chain).decisions(Default::default());
-    host.build().await.unwrap().layer(Objects::new())
+    host.build().await.unwrap().layer(ObjectsDialect::new())
 }
 
 fn request(method: &str, body: &str) -> Request<Full<Bytes>> {

@@ -20,13 +20,13 @@ pub(super) const KINDS: usize = 50;
 const MOST_PATCH: usize = 16 << 10;
 
 /// The answer of a plugin or its candidate: its effect on the request, its warnings and its audit annotations.
-pub(super) struct Answer {
+pub(super) struct ComparedAnswer {
     pub(super) effect: Result<Effect, Failure>,
     warnings: Vec<String>,
     audit_annotations: Vec<(String, String)>,
 }
 
-impl Answer {
+impl ComparedAnswer {
     /// Evaluates an answer by the rules and limits that apply to the answer of any stage.
     pub(super) async fn evaluate(
         request: &Request,

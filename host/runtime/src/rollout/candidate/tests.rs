@@ -137,8 +137,8 @@ async fn answers_are_compared_by_their_effects_and_warnings() {
         // The candidate waits for a permit, but the request gets the plugin's answer at once.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
-            Answer::evaluate(&request(), answer, deadline).await,
-            Answer::evaluate(&request(), plugin(), deadline).await,
+            ComparedAnswer::evaluate(&request(), answer, deadline).await,
+            ComparedAnswer::evaluate(&request(), plugin(), deadline).await,
         );
         assert!(answer.is_same(&plugin), "{row}");
         let status = settled(&shadowed).await;

@@ -65,9 +65,9 @@ fn statistics_continue_while_a_table_has_the_stage_with_the_same_hook() {
 #[test]
 fn statistics_forget_calls_after_two_periods() {
     let start = Instant::now();
-    let mut recent = Recent::new(start);
-    let of = |recent: &Recent, now| recent.quantiles([0.5, 0.99], now);
-    let counts = |recent: &Recent, now| {
+    let mut recent = CallWindow::new(start);
+    let of = |recent: &CallWindow, now| recent.quantiles([0.5, 0.99], now);
+    let counts = |recent: &CallWindow, now| {
         let status = recent.status(now);
         (status.seconds, status.allowed, status.denied, status.failed)
     };

@@ -17,9 +17,9 @@ use super::*;
 #[derive(Clone, Default)]
 struct EventLines(Arc<Mutex<Vec<String>>>);
 
-struct Fields(String);
+struct LogFields(String);
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.0 += &format!(" {field}={value:?}");
     }
@@ -28,7 +28,7 @@ impl Visit for Fields {
 impl<S: Subscriber> Layer<S> for EventLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         assert_eq!(event.metadata().target(), TARGET);
-        let mut fields = Fields(event.metadata().level().to_string());
+        let mut fields = LogFields(event.metadata().level().to_string());
         event.record(&mut fields);
         self.0.lock().push(fields.0);
     }

@@ -8,7 +8,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-struct Authority {
+struct ChainAuthority {
     intermediate: CertifiedIssuer<'static, KeyPair>,
     root: String,
 }
@@ -22,7 +22,7 @@ fn params(name: &str, now: SystemTime) -> CertificateParams {
     params
 }
 
-fn authority(now: SystemTime) -> Authority {
+fn authority(now: SystemTime) -> ChainAuthority {
     let ca = |name: &str| {
         let mut params = params(name, now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -32,7 +32,7 @@ fn authority(now: SystemTime) -> Authority {
     let root = CertifiedIssuer::self_signed(ca("root"), KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let intermediate = CertifiedIssuer::signed_by(ca("intermediate"), key, &root).unwrap();
-    Authority {
+    ChainAuthority {
         intermediate,
         root: root.pem(),
     }
@@ -123,7 +123,7 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
             .signed_by(&KeyPair::generate().unwrap(), &ours.intermediate)
             .unwrap()
     };
-    let chain = |of: &Authority| json!([pem(&of.intermediate.pem()), pem(&of.root)]);
+    let chain = |of: &ChainAuthority| json!([pem(&of.intermediate.pem()), pem(&of.root)]);
     let valid = leaf(&|_| {});
     let expired = leaf(&|params| params.not_after = (now - DAY / 2).into());
     let early = leaf(&|params| params.not_before = (now + DAY / 2).into());

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::{FailureKind, Verdict};
-use admittance_sandbox::{Configured, Limits, PluginConfig};
+use admittance_sandbox::{CallLimits, ConfigurationTime, PluginConfig};
 
 use super::{METADATA, Policy};
 use crate::harness::{call, config, sandbox};
@@ -9,7 +9,7 @@ use crate::harness::{call, config, sandbox};
 #[tokio::test]
 async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     let plugin = Policy::default().load().await.unwrap();
-    assert_eq!(*plugin.configured(), Configured::Snapshot);
+    assert_eq!(*plugin.configured(), ConfigurationTime::Snapshot);
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
@@ -22,7 +22,9 @@ async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     .load()
     .await
     .unwrap();
-    assert!(matches!(plugin.configured(), Configured::PerCall { reason } if reason.contains("table.set")));
+    assert!(
+        matches!(plugin.configured(), ConfigurationTime::PerCall { reason } if reason.contains("table.set"))
+    );
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
@@ -101,9 +103,9 @@ async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
         assert_eq!(failure.kind, kind, "{failure}");
         assert!(failure.message.contains(says), "{failure}");
     }
-    let limits = Limits {
+    let limits = CallLimits {
         time: Duration::from_millis(30),
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let config = PluginConfig { limits, ..config() };
     let endless = Policy::running("(loop $again (br $again))")

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    Digest, FailureKind, Grants, HttpGrant, HttpOrigin, ImageError, ImageManifest, ImageReader, OciReference,
-    Signers, UserInfo, Verdict,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
+    Deadline, Digest, FailureKind, Grants, HttpGrant, HttpOrigin, ImageError, ImageManifest, ImageReader,
+    OciReference, Signers, UserInfo, Verdict,
 };
 use admittance_sandbox::{PluginConfig, SandboxConfig};
 use async_trait::async_trait;
@@ -15,10 +15,10 @@ use super::{Policy, SETTINGS, TEXT};
 use crate::harness::{call, config, log_lines, sandbox_with};
 
 #[derive(Debug)]
-struct Objects;
+struct LookupObjects;
 
 #[async_trait]
-impl ClusterReader for Objects {
+impl ClusterReader for LookupObjects {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -47,7 +47,7 @@ impl ClusterReader for Objects {
         user: &UserInfo,
         action: &AccessAttributes,
         _deadline: Deadline,
-    ) -> Result<Access, ClusterError> {
+    ) -> Result<AccessCheckResult, ClusterError> {
         let AccessAttributes::Resource { verb, resource, .. } = action else {
             panic!("{action:?}");
         };
@@ -60,10 +60,10 @@ impl ClusterReader for Objects {
 
 /// A registry that returns a manifest for every image, but no signatures.
 #[derive(Debug)]
-struct Manifests;
+struct UnsignedRegistry;
 
 #[async_trait]
-impl ImageReader for Manifests {
+impl ImageReader for UnsignedRegistry {
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
         let text = format!(r#"{{"accepted":false,"message":"manifest of {image}"}}"#);
         Ok(ImageManifest {
@@ -88,8 +88,8 @@ impl ImageReader for Manifests {
 #[tokio::test]
 async fn host_calls_are_answered_only_if_granted() {
     let sandbox = sandbox_with(|config: &mut SandboxConfig| {
-        config.cluster = Some(Arc::new(Objects));
-        config.images = Some(Arc::new(Manifests));
+        config.cluster = Some(Arc::new(LookupObjects));
+        config.images = Some(Arc::new(UnsignedRegistry));
     });
     let granted = PluginConfig {
         grants: Grants {
@@ -299,7 +299,12 @@ impl ClusterReader for Threads {
         Err(ClusterError::Timeout)
     }
 
-    async fn access(&self, _: &UserInfo, _: &AccessAttributes, _: Deadline) -> Result<Access, ClusterError> {
+    async fn access(
+        &self,
+        _: &UserInfo,
+        _: &AccessAttributes,
+        _: Deadline,
+    ) -> Result<AccessCheckResult, ClusterError> {
         Err(ClusterError::Timeout)
     }
 }

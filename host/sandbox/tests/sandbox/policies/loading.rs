@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use admittance_admission::{Digest, FailureKind};
-use admittance_sandbox::{Capability, Configured, Error, Grant, Step};
+use admittance_sandbox::{Capability, ConfigurationTime, Error, Grant, LoadStep};
 
 use super::{MESSAGE, METADATA, Policy, escaped, load_module};
 use crate::harness::{call, config, sandbox, sandbox_with};
@@ -122,7 +122,7 @@ async fn policies_with_different_settings_share_compiled_code() {
     let _shared = sandbox.share(Digest::of(&module));
     for settings in [r#"{"a":1}"#, r#"{"b":2}"#] {
         let prepared = sandbox.prepare(module.clone(), settings, &config()).await;
-        assert_eq!(*prepared.unwrap().configured(), Configured::Snapshot);
+        assert_eq!(*prepared.unwrap().configured(), ConfigurationTime::Snapshot);
     }
     assert_eq!(
         sandbox.compilations(),
@@ -143,7 +143,7 @@ async fn start_up_code_is_limited_in_time_and_memory() {
     .await
     .unwrap_err();
     assert!(
-        matches!(&error, Error::Call { step: Step::Start, failure } if failure.kind == FailureKind::Timeout),
+        matches!(&error, Error::Call { step: LoadStep::Start, failure } if failure.kind == FailureKind::Timeout),
         "{error}"
     );
 }

@@ -1,5 +1,5 @@
 use admittance_admission::{FailureKind, Verdict};
-use admittance_sandbox::Configured;
+use admittance_sandbox::ConfigurationTime;
 
 use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
 use crate::harness::{call, config, request, sandbox};
@@ -50,7 +50,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
     let plugin = load_module(sandbox(), program("", denial), "{}", &config())
         .await
         .unwrap();
-    assert!(matches!(plugin.configured(), Configured::PerCall { .. }));
+    assert!(matches!(plugin.configured(), ConfigurationTime::PerCall { .. }));
     let response = call(&plugin).await.unwrap();
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")

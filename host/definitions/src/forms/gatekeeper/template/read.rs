@@ -5,7 +5,7 @@ use std::sync::Arc;
 use admittance_admission::{FailurePolicy, Operation};
 use serde_json::Value as Json;
 
-use super::{super::schema::TYPES, Engine, Rego, TemplateDocument};
+use super::{super::schema::TYPES, Engine, RegoCode, TemplateDocument};
 use crate::{
     cel,
     document::{Fields, Node, quoted, readers},
@@ -142,7 +142,7 @@ fn read_rego(fields: &mut Fields<'_>) -> Option<Engine> {
     let text = fields.get_required("rego", "write the policy in Rego", readers::text);
     let libs = fields.get_or_default("libs", Node::strings);
     let version = fields.get("version", "v0", readers::one_of("version", &VERSIONS));
-    Some(Engine::Rego(Rego {
+    Some(Engine::Rego(RegoCode {
         text: text?,
         libs,
         version,

@@ -1,7 +1,7 @@
 use std::fs;
 
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation};
-use admittance_conditions::Wording;
+use admittance_conditions::MessageWording;
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
@@ -91,7 +91,7 @@ fn a_policy_and_its_bindings_become_one_chain() {
     let Some(cel) = second.hook.get::<CelDefinition>() else {
         panic!("{second:?}");
     };
-    let wording = Wording::Kubernetes {
+    let wording = MessageWording::Kubernetes {
         policy: "p".to_owned(),
         binding: "second".to_owned(),
     };

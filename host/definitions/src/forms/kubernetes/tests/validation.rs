@@ -3,9 +3,9 @@
 use super::found;
 
 /// (change of the webhook configuration, expected mistakes)
-type Table = [(&'static str, &'static str)];
+type ValidationTable = [(&'static str, &'static str)];
 
-fn hold(table: &Table) {
+fn hold(table: &ValidationTable) {
     for (change, expected) in table {
         assert_eq!(found(change), *expected, "{change}");
     }

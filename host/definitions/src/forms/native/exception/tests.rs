@@ -136,10 +136,10 @@ fn an_exception_is_read_with_all_its_fields() {
     } = &definitions.exceptions[0];
     assert_eq!((&**owner, &**reason), ("team", "why"));
     assert_eq!(exception.rules.len(), 1);
-    assert_eq!(exception.namespaces, ["shop", "x-*"].map(Glob::new));
-    assert_eq!(exception.names, [Glob::new("web-*")]);
-    assert_eq!(exception.users, [Glob::new("jane")]);
-    assert_eq!(exception.groups, [Glob::new("system:*")]);
+    assert_eq!(exception.namespaces, ["shop", "x-*"].map(NameGlob::new));
+    assert_eq!(exception.names, [NameGlob::new("web-*")]);
+    assert_eq!(exception.users, [NameGlob::new("jane")]);
+    assert_eq!(exception.groups, [NameGlob::new("system:*")]);
     assert_eq!(
         exception.match_conditions.expressions(),
         [("small", "object.spec.replicas < 3")]
@@ -266,7 +266,9 @@ fn an_exception_can_be_applied_listed_and_deleted_like_a_chain() {
             path: "exception.yaml".into(),
         })
     };
-    let created = set.apply(&text, "new", crate::Expected::Any, &there).unwrap();
+    let created = set
+        .apply(&text, "new", crate::ExpectedDefinitions::Any, &there)
+        .unwrap();
     let id: DefinitionId = "AdmissionException/a".parse().unwrap();
     assert_eq!(created.effects, [(id.clone(), crate::AppliedEffect::Created)]);
     assert_eq!(excepted(&created.set.definitions().unwrap(), "a").len(), 2);

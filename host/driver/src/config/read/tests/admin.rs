@@ -4,7 +4,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::{LEAST, read_in};
-use admittance_admin::{CertificateHolder, Role};
+use admittance_admin::{AdminRole, CertificateHolder};
 
 /// Makes a directory with a certificate, its key, and token files.
 fn directory() -> TempDir {
@@ -50,10 +50,10 @@ admin:
         .iter()
         .map(|token| (&*token.name, token.role))
         .collect();
-    assert_eq!(tokens, [("ci", Role::Admin), ("board", Role::Read)]);
+    assert_eq!(tokens, [("ci", AdminRole::Admin), ("board", AdminRole::Read)]);
     let expected = CertificateHolder {
         name: "spiffe://example.com/ops".to_owned(),
-        role: Role::Admin,
+        role: AdminRole::Admin,
     };
     assert_eq!(admin.tls().unwrap().clients, [expected]);
     // Tokens require TLS, which is checked again when the address is changed after the file was read.

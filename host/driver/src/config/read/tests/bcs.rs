@@ -2,7 +2,9 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
-use admittance_bcs::{BcsConfig, ExternalAddress, RegistrationConfig, UpstreamKind, zookeeper::Digest};
+use admittance_bcs::{
+    BcsConfig, ExternalAddress, RegistrationConfig, UpstreamKind, zookeeper::ZooKeeperDigest,
+};
 
 use super::*;
 
@@ -90,7 +92,7 @@ definitions:
         "10.0.0.1:2181,zk.local:2181,[::1]:2182/below"
     );
     assert_eq!(cluster.session_timeout, Duration::from_secs(4));
-    assert_eq!(cluster.digest, Some(Digest::new("u", "p w:x")));
+    assert_eq!(cluster.digest, Some(ZooKeeperDigest::new("u", "p w:x")));
     let service = config.zookeeper.service.as_ref().unwrap();
     assert_eq!(service.servers.to_string(), "10.0.0.9:2181");
     assert_eq!(service.session_timeout, Duration::from_secs(10));
@@ -356,7 +358,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
         ("{ user: u, passwordFile: full }", "u", "secret"),
     ] {
         let found = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
-        assert_eq!(found, Some(Digest::new(user, password)), "{text}");
+        assert_eq!(found, Some(ZooKeeperDigest::new(user, password)), "{text}");
     }
     for (text, expected) in [
         ("{}", "zookeeper.cluster.digest.user: missing"),

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use admittance_admission::{FailurePolicy, UserInfo};
-use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
+use admittance_fleet::{
+    CertificateConfig, OwnCertificate, WebhookRegistration, WebhooksConfig, audit::AuditConfig,
+};
 
 use super::*;
 
@@ -58,7 +60,7 @@ fn the_webhook_configurations_section_is_read() {
     assert!(webhooks(&directory, "dialect: { kubernetes: {} }").is_none());
     let least = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
     let found = webhooks(&directory, least).unwrap();
-    assert_eq!(found.registration, Registration::default());
+    assert_eq!(found.registration, WebhookRegistration::default());
     let CertificateConfig::Own(own) = found.certificate else {
         panic!("{found:?}");
     };
@@ -78,7 +80,7 @@ dialect:
 cluster: {}
 ";
     let found = webhooks(&directory, all).unwrap();
-    let expected = Registration {
+    let expected = WebhookRegistration {
         name: "hooks".to_owned(),
         namespace: "hooks-system".to_owned(),
         per_chain: true,

@@ -17,13 +17,16 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     let routes = Arc::new(Routes::default());
     let added = |cluster: &str| {
         let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
-        Announcement::Added(Bytes::from(text))
+        TunnelAnnouncement::Added(Bytes::from(text))
     };
     let known = || routes.state("a").gateways;
     let (mut before, mut after) = (HashMap::new(), HashMap::new());
     let budget = Budget::new(1 << 20);
-    let (old, new) = (Session::new(budget.clone()).0, Session::new(budget.clone()).0);
-    let apply_announcement = |announcement, session: &Session, announced: &mut HashMap<_, _>| {
+    let (old, new) = (
+        TunnelSession::new(budget.clone()).0,
+        TunnelSession::new(budget.clone()).0,
+    );
+    let apply_announcement = |announcement, session: &TunnelSession, announced: &mut HashMap<_, _>| {
         apply_announcement(announcement, &routes, session, |_| budget.clone(), announced)
     };
     apply_announcement(added("a"), &old, &mut before).unwrap();
@@ -35,16 +38,16 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
-    apply_announcement(Announcement::Removed("b".to_owned()), &new, &mut after).unwrap();
+    apply_announcement(TunnelAnnouncement::Removed("b".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 1);
-    apply_announcement(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
+    apply_announcement(TunnelAnnouncement::Removed("a".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 0);
 
     // An announcement with invalid credentials is skipped; an unreadable announcement ends the tunnel.
-    let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
+    let broken = TunnelAnnouncement::Added(Bytes::from_static(b"a\n?"));
     assert!(apply_announcement(broken, &new, &mut after).is_ok() && after.is_empty());
     for text in [&b"a"[..], b"\xff\n"] {
-        let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
+        let unreadable = TunnelAnnouncement::Added(Bytes::copy_from_slice(text));
         assert!(apply_announcement(unreadable, &new, &mut after).is_err());
     }
 }

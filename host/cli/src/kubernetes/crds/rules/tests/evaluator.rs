@@ -22,7 +22,7 @@ pub(super) struct Schemas {
     of_files: Json,
     /// The schema for resources. Except in `spec`, it is the same as the schema for files.
     of_resources: Json,
-    pub(super) rules: Rules,
+    pub(super) rules: SchemaRules,
 }
 
 impl Schemas {
@@ -33,7 +33,7 @@ impl Schemas {
         };
         let of_files: Json = serde_json::from_str(text).unwrap();
         let mut spec = spec_schema(kind);
-        let rules = Rules::from_schema(&spec);
+        let rules = SchemaRules::from_schema(&spec);
         without_unknown(&mut spec);
         let mut of_resources = of_files.clone();
         of_resources["properties"]["spec"] = spec;
@@ -68,13 +68,13 @@ impl Schemas {
 const EACH: &str = "[]";
 
 /// The CEL rules of a field and of the fields in it, evaluated by this program's CEL.
-pub(super) struct Rules {
+pub(super) struct SchemaRules {
     /// The rules of this very field as conditions, each with its message.
     own: Vec<(CelConditions, String)>,
-    inner: BTreeMap<String, Rules>,
+    inner: BTreeMap<String, SchemaRules>,
 }
 
-impl Rules {
+impl SchemaRules {
     pub(super) fn from_schema(schema: &Json) -> Self {
         let object = json!({"type": "object", "properties": {"self": schema}});
         let compile = |rule: &Json| {

@@ -7,7 +7,7 @@ use super::document;
 
 const OCI: &str = "oci://registry.example.com/images:1.0";
 
-pub(super) struct Example {
+pub(super) struct ExampleDocument {
     pub(super) document: Json,
     pub(super) under: &'static str,
 }
@@ -48,7 +48,7 @@ fn bundle() -> String {
     BASE64_STANDARD.encode(certified.cert.pem())
 }
 
-pub(super) fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<ExampleDocument> {
     let file = format!("{}/src/main.rs", env!("CARGO_MANIFEST_DIR"));
     let plugin = json!({
         "source": OCI, "digest": digest(), "settings": {"allowed": ["a"]}, "allow": allow(), "memory": "64MiB",
@@ -151,6 +151,6 @@ pub(super) fn examples() -> Vec<Example> {
             "/spec/matchConditions",
         ),
     ]
-    .map(|(document, under)| Example { document, under })
+    .map(|(document, under)| ExampleDocument { document, under })
     .into()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     evaluator::{Schemas, is_of, matches},
-    examples::{Example, examples},
+    examples::{ExampleDocument, examples},
     read,
 };
 use crate::schema;
@@ -27,17 +27,17 @@ fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum ExampleChange {
     To(Json),
     Removal,
 }
 
-impl Change {
-    fn kind(&self) -> Kind {
+impl ExampleChange {
+    fn kind(&self) -> ExampleKind {
         match self {
-            Self::To(Json::String(_)) => Kind::Text,
-            Self::To(_) => Kind::Value,
-            Self::Removal => Kind::Removal,
+            Self::To(Json::String(_)) => ExampleKind::Text,
+            Self::To(_) => ExampleKind::Value,
+            Self::Removal => ExampleKind::Removal,
         }
     }
 
@@ -57,7 +57,7 @@ impl Change {
 
 /// Returns the changes that are tried on a value. `null` is not among them, because the reader and API servers differ:
 /// for the reader, the field is absent, and for API servers, the value has a wrong type.
-fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
+fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> {
     let value = document.pointer(pointer).unwrap();
     let mut others = vec![
         json!(UNKNOWN),
@@ -74,7 +74,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     match value {
         Json::String(text) => {
             others.extend([json!(text.to_uppercase()), json!(text.to_lowercase())]);
-            let unknown = Change::To(json!(UNKNOWN)).made(document, pointer);
+            let unknown = ExampleChange::To(json!(UNKNOWN)).made(document, pointer);
             others.extend(words(&unknown).map(Json::String));
             others.extend(schema["enum"].as_array().into_iter().flatten().cloned());
         }
@@ -91,8 +91,8 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
         others.extend(bound.flat_map(|bound| [json!(bound), json!(bound + beyond)]));
     }
     others.retain(|other| other != value);
-    let removal = (!pointer.is_empty()).then_some(Change::Removal);
-    others.into_iter().map(Change::To).chain(removal).collect()
+    let removal = (!pointer.is_empty()).then_some(ExampleChange::Removal);
+    others.into_iter().map(ExampleChange::To).chain(removal).collect()
 }
 
 /// Returns the words that the reader accepts at the place of its error, taken from the error message.
@@ -112,75 +112,80 @@ fn words(document: &Json) -> impl Iterator<Item = String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ExampleKind {
     Text,
     Value,
     Removal,
 }
 
 /// Whether a change is refused by the schema for files, the schema for resources, and the reader, in this order.
-type Refused = [bool; 3];
+type RefusedBy = [bool; 3];
 
-const BY_READER: Refused = [false, false, true];
-const BY_READER_AND_FILES: Refused = [true, false, true];
+const BY_READER: RefusedBy = [false, false, true];
+const BY_READER_AND_FILES: RefusedBy = [true, false, true];
 
 /// The intended differences between schemas and reader: a pattern of paths, the kinds of changes, who refuses such a
 /// change there, and the reason.
-const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
+const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
-        &[Kind::Value],
+        &[ExampleKind::Value],
         BY_READER,
         "API servers check these values, whatever a schema says",
     ),
     (
         "(e|E)xpression$",
-        &[Kind::Text],
+        &[ExampleKind::Text],
         BY_READER,
         "CEL is not described by a pattern",
     ),
     (
         "/group/plugins/[a-z]+$",
-        &[Kind::Removal],
+        &[ExampleKind::Removal],
         BY_READER,
         "the expression uses it",
     ),
     (
         "/memory$",
-        &[Kind::Text],
+        &[ExampleKind::Text],
         BY_READER,
         "the size that a text stands for may be out of range",
     ),
     (
         "/allow/http/[0-9]",
-        &[Kind::Text, Kind::Value, Kind::Removal],
+        &[ExampleKind::Text, ExampleKind::Value, ExampleKind::Removal],
         BY_READER_AND_FILES,
         "structural schemas have no choice of a text or an object",
     ),
     (
         "/allow/images/[0-9]+$",
-        &[Kind::Text],
+        &[ExampleKind::Text],
         BY_READER,
         "names in a registry are parsed",
     ),
-    ("/caBundle$", &[Kind::Text], BY_READER, "certificates are parsed"),
+    (
+        "/caBundle$",
+        &[ExampleKind::Text],
+        BY_READER,
+        "certificates are parsed",
+    ),
     (
         "/rego/(file|libs/[0-9]+)$",
-        &[Kind::Text],
+        &[ExampleKind::Text],
         BY_READER,
         "the file must exist",
     ),
     (
         "/service/path$",
-        &[Kind::Text],
+        &[ExampleKind::Text],
         BY_READER,
         "what a path may contain depends on the protocol",
     ),
 ];
 
 /// Returns the changes to an example that the schemas and the reader judge differently.
-async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
-    let Example { document, under } = example;
+async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, RefusedBy)> {
+    let ExampleDocument { document, under } = example;
     let schemas = Schemas::for_kind(document["kind"].as_str().unwrap());
     let refused = async |document: &Json| {
         [
@@ -216,7 +221,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     let mut unknown = Vec::new();
     for task in tasks {
         for (place, change, refused) in task.await.unwrap() {
-            let is_it = |(places, kinds, by, _): &&(&str, &[Kind], Refused, &str)| {
+            let is_it = |(places, kinds, by, _): &&(&str, &[ExampleKind], RefusedBy, &str)| {
                 matches(places, &place) && kinds.contains(&change.kind()) && *by == refused
             };
             match DIFFERENCES.iter().position(|row| is_it(&row)) {
