@@ -8,7 +8,6 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// The certificates and keys that the API server and its clients need, each as PEM.
 #[derive(Debug)]
 pub(crate) struct TestCredentials {
     pub(crate) authority: String,

@@ -24,7 +24,6 @@ use crate::{
 /// A user of the API server, who authenticates with a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterUser {
-    /// A user who has all rights in the cluster.
     Admin,
     /// A user who has only the rights that a scenario grants.
     Alice,
@@ -68,9 +67,7 @@ pub(crate) struct TestCluster {
     store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
-    /// How long scenarios keep watches open.
     pub(crate) longest_watch: Duration,
-    /// How often a scenario changes a chain while replicas serve it.
     pub(crate) changes: u32,
     pub(crate) outage: Duration,
 }
@@ -127,7 +124,6 @@ impl TestCluster {
         self.api_server.lock().await.kill().await
     }
 
-    /// Restarts the API server, and waits until it is ready.
     pub(crate) async fn restart_api_server(&self) -> Result<(), Error> {
         let start = start_api_server(self.directory.path(), self.store, self.address, &self.authority);
         let (process, _) = start.await?;
@@ -143,7 +139,6 @@ impl TestCluster {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }
 
-    /// Returns an HTTP client for the API server that authenticates as the administrator.
     pub(crate) fn rest(&self) -> Result<UserClient, Error> {
         let client = Client::trusting(ClientTrust {
             authorities: &self.authority,
@@ -190,7 +185,6 @@ impl TestCluster {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the API server's audit log, one event per line.
     pub(crate) fn audit_log(&self) -> Result<String, Error> {
         let path = self.directory.path().join(AUDIT_LOG);
         fs::read_to_string(&path).map_err(Error::io(path.display().to_string()))
@@ -225,7 +219,7 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // If the start is repeated on another port, etcd gets an empty directory, whose name has that port.
+            // A repeated start uses another port, and thus an empty directory.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
@@ -294,7 +288,6 @@ async fn start_api_server(
     Ok((api_server, address))
 }
 
-/// Writes all files that the API server reads at startup.
 fn write_settings(directory: &Path, credentials: &TestCredentials) -> Result<(), Error> {
     let tokens: String = ClusterUser::ALL
         .iter()

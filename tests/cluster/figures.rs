@@ -20,14 +20,10 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// The number of creations whose duration is measured.
 const TIMED: usize = 300;
-/// The number of creations before the measured ones.
 const WARM_UP: usize = 50;
-/// How many clients create objects at the same time.
 const AT_ONCE: usize = 8;
 
-/// All measurements of the program, which it prints at the end.
 #[derive(Debug)]
 pub(crate) struct Figures {
     rows: Vec<FigureRow>,
@@ -75,7 +71,6 @@ pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Figures {
 }
 
 impl FigureRow {
-    /// Measures creations of Pods by POST to `path`. `what` is the description of the row.
     pub(crate) async fn measure(what: &'static str, rest: &UserClient, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);

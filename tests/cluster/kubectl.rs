@@ -24,7 +24,6 @@ pub(crate) struct Kubectl {
 
 #[derive(Clone, Debug)]
 pub(crate) struct KubectlOutput {
-    /// Whether kubectl exited with 0.
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
     /// What kubectl printed to standard error: its error messages, and warnings of the API server.
@@ -146,7 +145,6 @@ impl Kubectl {
         command
     }
 
-    /// Starts a kubectl command that runs until it is killed, such as a watch.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<RunningKubectl, Error> {
         let what = format!("kubectl {}", arguments.join(" "));
         let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;

@@ -14,7 +14,6 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A running fake kubelet, which stops when it is dropped.
 pub(crate) struct Kubelet {
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
@@ -124,9 +123,8 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFram
     })
 }
 
-/// Accepts a stream of kubectl with a reply that has no headers. In SPDY, the headers of all replies of a connection
-/// form one zlib stream with a preset dictionary. Its zlib header is sent with the first reply. This function does not
-/// compress the data.
+/// Accepts a stream with a reply that has no headers. In SPDY, the headers of all replies form one zlib stream, which
+/// begins in the first reply.
 async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
     let begin: &[u8] = if is_first {
         b"\x78\xbb\xe3\xc6\xa7\xc2"
@@ -193,7 +191,6 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
     }
     let status = br#"{"metadata":{},"status":"Success"}"#;
     send(&mut stream, 1, status, true).await?;
-    // The connection stays open until kubectl closes it.
     let _ = stream.read_to_end(&mut Vec::new()).await;
     Ok(())
 }

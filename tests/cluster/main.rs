@@ -101,7 +101,6 @@ impl Arguments {
         Duration::from_secs(self.outage.unwrap_or(unless_chosen))
     }
 
-    /// Returns whether the program measures, at the end, how long creations take.
     fn measures(&self) -> bool {
         self.names.is_empty() || self.names.iter().any(|word| word == "figures")
     }
@@ -179,7 +178,6 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Keeps the API server running for interactive use.
 async fn stay(cluster: &TestCluster) {
     println!("Use it from the top of the repository; Ctrl-C ends it:\n");
     println!(

@@ -28,7 +28,6 @@ const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
 const AT_ONCE: usize = 8;
 
-/// The measurements: of an audit of many objects, and of starts with many chains.
 #[derive(Debug)]
 pub(crate) struct Many {
     audit: Value,

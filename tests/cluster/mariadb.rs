@@ -26,7 +26,6 @@ pub(crate) struct ClusterMariaDb {
 }
 
 impl ClusterMariaDb {
-    /// Starts a MariaDB server that keeps its data in this directory.
     pub(crate) async fn start(directory: &Path) -> Result<Self, Error> {
         let installed = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--user=root", "--skip-test-db"])
@@ -57,7 +56,6 @@ impl ClusterMariaDb {
         })
     }
 
-    /// Returns the configuration with which a gateway uses this database.
     pub(crate) fn config(&self) -> Value {
         json!({"server": self.address.to_string(), "database": DATABASE, "user": USER})
     }

@@ -13,7 +13,6 @@ use tokio::process::{Child, Command};
 /// The limit of every wait in the tests. No step takes this long, even on a busy machine.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
-/// The pause between two looks at a state that cannot be watched.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 /// A server process of another project, such as etcd, whose output goes to a file. It is killed when this is dropped,
@@ -93,7 +92,6 @@ impl Process {
     }
 }
 
-/// Returns the last lines of a server's log, which usually say why the server exited.
 fn last_lines(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     let (_, last) = lines.split_at(lines.len().saturating_sub(40));

@@ -30,7 +30,6 @@ impl RegistrationKind {
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     kind: RegistrationKind,
-    /// The end of the configuration's name, which distinguishes it from others of the same kind.
     suffix: &'static str,
     path: &'static str,
     rules: Value,
@@ -93,12 +92,10 @@ impl Registration {
         format!("{scene}-{}{}", self.kind.name(), self.suffix)
     }
 
-    /// Returns the kind of the configuration in lower case, which is how kubectl is told what to delete.
     pub(crate) fn resource(&self) -> String {
         self.kind.document_kind().to_lowercase()
     }
 
-    /// Returns the webhook's name, by which messages of the API server mention it.
     pub(crate) fn webhook_name(&self, scene: &str) -> String {
         format!("{}.{scene}.example.com", self.kind.name())
     }
@@ -108,9 +105,8 @@ impl Registration {
         format!("{probe}.probe.example.com")
     }
 
-    /// Returns the webhook configuration. Besides the registered webhook, it has one that is unreachable and matches
-    /// only objects with the label `probe: {probe}`. Once the API server refuses such an object, the configuration is
-    /// in effect.
+    /// Returns the webhook configuration. It also has an unreachable webhook for objects with the label `probe:
+    /// {probe}`: once the API server refuses such an object, the configuration is in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({
             "name": self.webhook_name(scene),

@@ -4,7 +4,6 @@ use admittance_tests::{Client, Error, Reply};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// An HTTP client for the API server that authenticates with the token of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct UserClient {
     client: Client,

@@ -36,7 +36,6 @@ use crate::cluster::TestCluster;
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Runs the scenario. The task panics if something is wrong.
     pub(crate) play: fn(Arc<TestCluster>) -> Playing,
 }
 

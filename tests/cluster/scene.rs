@@ -35,25 +35,20 @@ pub(crate) struct Scene {
     pub(crate) kubectl: Kubectl,
     pub(crate) rest: UserClient,
     pub(crate) namespace: String,
-    /// The directory with the server's configuration, certificates and chains.
     pub(crate) directory: TempDir,
     program: Option<Admittance>,
     /// The address of the server. When the server is started again, it gets the same address.
     address: SocketAddr,
-    /// How many webhooks were registered so far. This number makes the probe of each registration unique.
     registered: AtomicUsize,
-    /// The probe of each webhook configuration that is in effect, by the configuration's name.
     effective: Mutex<BTreeMap<String, String>>,
     mounted: AtomicUsize,
 }
 
 impl Scene {
-    /// Starts a server with these chains in a new namespace of the cluster.
     pub(crate) async fn start(cluster: Arc<TestCluster>, chains: &[Value]) -> Self {
         Self::configured(cluster, json!({}), chains).await
     }
 
-    /// Starts a server with these chains, and with `more` merged into its configuration.
     pub(crate) async fn configured(cluster: Arc<TestCluster>, more: Value, chains: &[Value]) -> Self {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
@@ -80,7 +75,6 @@ impl Scene {
         scene.serve().await
     }
 
-    /// Creates a namespace, and the configuration of its server. Does not start the server.
     pub(crate) async fn without_server(cluster: Arc<TestCluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
@@ -102,8 +96,7 @@ impl Scene {
         scene
     }
 
-    /// Prepares a scene for replicas that read chains from the cluster, without starting one. They get the rights in
-    /// the manifests for their configuration, into which `more` is merged.
+    /// Prepares a scene for replicas that read chains from the cluster, without starting one.
     pub(crate) async fn of_replicas(cluster: Arc<TestCluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
@@ -120,7 +113,6 @@ impl Scene {
         scene
     }
 
-    /// Starts a replica on a free port, and waits until it is ready.
     pub(crate) async fn start_replica(&self, store: impl AsRef<Path>) -> Admittance {
         let serve = Serve::new(self.path("admittance.yaml")).unwrap().store(store);
         let program = serve.start().await.unwrap();
@@ -208,7 +200,6 @@ impl Scene {
         replace(&self.path(&format!("chains/{name}.json")), &text);
     }
 
-    /// Creates a CA and a certificate of it for the server, in a directory with this name.
     pub(crate) async fn make_certificates(&self, name: &str) {
         let out = self.path(name);
         let arguments = ["certs", "--host", "localhost", "--out", out.to_str().unwrap()];
@@ -216,13 +207,10 @@ impl Scene {
         assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     }
 
-    /// Returns the CA certificate that [`make_certificates`](Self::make_certificates) created under this name, as PEM.
     pub(crate) fn authority(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name).join("ca.pem")).unwrap()
     }
 
-    /// Gives the server the certificate and key that [`make_certificates`](Self::make_certificates) created under this
-    /// name.
     pub(crate) fn mount(&self, name: &str) {
         self.mount_files(name, name);
     }
@@ -252,7 +240,6 @@ impl Scene {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// Returns how many AdmissionReviews the server has answered.
     pub(crate) async fn reviews(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
         metrics
@@ -266,7 +253,6 @@ impl Scene {
             .await;
     }
 
-    /// Registers a webhook like [`register`](Self::register). The API server trusts this CA bundle.
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         let probe = format!("{}-{number}", self.namespace);
@@ -298,7 +284,6 @@ impl Scene {
         .await;
     }
 
-    /// Returns whether the webhook configuration with this probe is in effect at the API server.
     async fn is_probed(&self, probe: &str) -> bool {
         let object = json!({
             "apiVersion": "v1",
@@ -347,7 +332,6 @@ impl Scene {
             .flatten()
     }
 
-    /// Runs kubectl in the scene's namespace, with arguments separated by spaces.
     pub(crate) async fn run(&self, arguments: &str) -> KubectlOutput {
         let here = ["--namespace", &self.namespace];
         let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
@@ -363,7 +347,6 @@ impl Scene {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    /// Returns the configuration with which a server reads namespaces and nodes, and grants the rights to do so.
     pub(crate) async fn cluster_access(cluster: &TestCluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
@@ -441,7 +424,6 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// Returns the names of a Pod's containers, in their order.
 pub(crate) fn containers(pod: &Value) -> Vec<String> {
     let containers = pod["spec"]["containers"].as_array().unwrap();
     containers
@@ -465,7 +447,6 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
     })
 }
 
-/// An image that all policies in the scenarios allow.
 pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
 
 pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
@@ -477,14 +458,12 @@ pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     })
 }
 
-/// Returns the chain with the phase `Validating`, in which it may allow and deny but not change.
 pub(crate) fn validating(chain: Value) -> Value {
     let mut chain = chain;
     chain["spec"]["phase"] = "Validating".into();
     chain
 }
 
-/// Returns a rule for resources of the core API group.
 pub(crate) fn core(operations: &[&str], resources: &[&str]) -> Value {
     json!([{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": resources}])
 }
@@ -513,12 +492,10 @@ pub(crate) fn sidecar(version: &str) -> Value {
     )
 }
 
-/// Returns a stage that denies images with the tag `latest` or without a tag.
 pub(crate) fn images() -> Value {
     plugin("image-policy", json!({"refuseLatest": true}))
 }
 
-/// Returns a stage that calls the guest `misbehaves` with this behaviour.
 pub(crate) fn misbehaves(behaviour: &str) -> Value {
     plugin("guest-misbehaves", json!({"behaviour": behaviour}))
 }

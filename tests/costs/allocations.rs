@@ -55,8 +55,7 @@ fn count(size: usize) {
     BYTES.fetch_add(size as u64, Relaxed);
 }
 
-/// Runs the driver with this configuration, and sends it this request many times. Prints and returns how many blocks of
-/// memory the driver allocates for each.
+/// Prints and returns how many blocks of memory the driver allocates for a request.
 fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
     let _alone = count_alone();
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -29,7 +29,6 @@ impl MeasuredConnection {
         }
     }
 
-    /// Sends a request `times` times, and checks that each reply has the status 200.
     pub(crate) fn send(&mut self, request: &[u8], times: usize) {
         for _ in 0..times {
             self.stream.write_all(request).unwrap();
@@ -62,8 +61,7 @@ pub(crate) fn start_upstream() -> SocketAddr {
     address
 }
 
-/// Reads an HTTP message into the buffer. Its `Content-Length` says how long it is. Returns the length of the whole
-/// message, or `None` if the peer closes the connection.
+/// Reads an HTTP message into the buffer, and returns its length. Returns `None` if the peer closes the connection.
 fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
     let mut length = 0;
     loop {

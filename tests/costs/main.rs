@@ -24,14 +24,12 @@ const WARM_UP: usize = 200;
 /// How many requests are counted. There are enough of them to average out rare work in the background.
 const COUNTED: usize = 500;
 
-/// Waits until no other test counts, and lets none count before the guard is dropped. All tests run in one process,
-/// whose allocations are counted as a whole. A test that reads a trace of system calls allocates, too.
+/// Waits until no other test counts. All tests run in one process, whose allocations are counted as a whole.
 fn count_alone() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the Pod that the counted requests create.
 fn pod() -> serde_json::Value {
     let container = |index: usize| {
         json!({
@@ -49,17 +47,14 @@ fn pod() -> serde_json::Value {
     })
 }
 
-/// Returns the HTTP request that reviews the creation of the Pod.
 fn review() -> Vec<u8> {
     exchange::post("/admit", &review_of_pod(&pod()))
 }
 
-/// Returns the HTTP request that creates the Pod through the proxy.
 fn creation() -> Vec<u8> {
     exchange::post("/api/v1/pods", &pod().to_string())
 }
 
-/// Writes the configuration of a webhook server. It has one chain, whose plugin allows the Pod.
 fn configure_webhook(directory: &Path) -> std::path::PathBuf {
     let module = Artifacts::find().unwrap().component("image-policy").unwrap();
     let chain = json!({
@@ -85,7 +80,6 @@ fn configure_webhook(directory: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Writes the configuration of a proxy without chains.
 fn configure_proxy(directory: &Path, upstream: SocketAddr) -> std::path::PathBuf {
     let path = directory.join("proxy.yaml");
     let config = format!(

@@ -17,8 +17,7 @@ fn find_strace() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Runs the program with this configuration, and sends it this request many times. Prints and returns how many system
-/// calls the program makes for each. Returns `None` if `strace` is not installed.
+/// Prints and returns how many system calls the program makes for a request, or `None` if `strace` is not installed.
 fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
     let Some(strace) = find_strace() else {
         println!("skipped: the system calls of a {what} are counted with strace, which is not installed");

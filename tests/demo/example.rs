@@ -6,19 +6,15 @@ use admittance_tests::{Error, Reply, UpstreamReplyForm, UpstreamRequest, reposit
 use http::{Method, Request};
 use serde_json::Value;
 
-/// One of the demo's APIs, with the configuration of the driver in front of it.
 pub(crate) struct DemoApi {
     /// The directory of the driver's configuration, relative to the repository's root.
     pub(crate) directory: &'static str,
     pub(crate) form: UpstreamReplyForm,
     pub(crate) examples: [ExampleRequest; 3],
-    /// The file of the chain that decides the example requests, in the directory of the configuration.
     pub(crate) chain: &'static str,
-    /// A suggestion how to change the chain, which the demo prints.
     pub(crate) change: &'static str,
 }
 
-/// An example request, which the demo suggests to its users.
 pub(crate) struct ExampleRequest {
     pub(crate) title: &'static str,
     method: Method,
@@ -114,7 +110,6 @@ pub(crate) const BCS: DemoApi = DemoApi {
 const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
 impl ExampleRequest {
-    /// Returns a `curl` command that sends the example to the driver at this URL, to be run in the repository's root.
     pub(crate) fn curl(&self, driver: &str) -> String {
         let url = format!("{driver}{}", self.path);
         match self.body {
@@ -145,7 +140,6 @@ impl ExampleRequest {
         }
     }
 
-    /// Compares the reply to the example, and what the upstream server received, with the expected result.
     pub(crate) fn check(&self, reply: &Reply, received: &[UpstreamRequest]) -> Result<(), String> {
         let status = reply.status.as_u16();
         match (&self.expected, received) {

@@ -116,7 +116,6 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends each example as its `curl` command would, checks the reply, and prints the result.
 async fn send_all(api: &DemoApi, driver: &Admittance, upstream: &FakeUpstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
     let mut as_promised = true;
@@ -138,7 +137,6 @@ async fn send_all(api: &DemoApi, driver: &Admittance, upstream: &FakeUpstream) -
     })
 }
 
-/// Prints how the user can change the chain while the driver runs, and how to roll the change back.
 fn print_changes(api: &DemoApi, driver: &Admittance) {
     let (
         DemoApi {
@@ -156,7 +154,6 @@ fn print_changes(api: &DemoApi, driver: &Admittance) {
     );
 }
 
-/// Returns the line that the demo prints about a request that reached the upstream server.
 fn arrival(received: &UpstreamRequest) -> String {
     let body = String::from_utf8_lossy(&received.body);
     let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();

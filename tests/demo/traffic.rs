@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::example::DemoApi;
 
-/// How many requests are sent if the demo runs with `--once`.
 const FEW: usize = 60;
 
 /// Sends random requests at irregular intervals, until one gets no reply or the caller drops the future.
@@ -21,7 +20,7 @@ pub(crate) async fn send(api: &DemoApi, driver: &str) -> Result<(), Error> {
     }
 }
 
-/// Sends always the same random requests, one after another. Prints how many of them were allowed and refused.
+/// Sends the same sequence of random requests in every run, and prints how many of them were allowed and refused.
 pub(crate) async fn send_few(api: &DemoApi, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::with_seed(1);
     let client = Client::new()?;
@@ -34,8 +33,7 @@ pub(crate) async fn send_few(api: &DemoApi, driver: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a random request. In the API of services, it reads or writes a service; when it writes, the team may be
-/// missing or the replicas too many. For the other API, it is one of the examples.
+/// Returns a random request that reads or writes a service. For the API of BCS, returns one of the examples.
 fn request(api: &DemoApi, driver: &str, random: &mut fastrand::Rng) -> Result<Request<Vec<u8>>, Error> {
     const SERVICES: [(&str, &str, &str); 6] = [
         ("web", "nginx", "shop"),

@@ -36,11 +36,9 @@ pub(crate) enum Means {
     Fifo,
     /// Clients try these definitions (a dry run).
     Documents(fn() -> String),
-    /// Clients send this request to the admin port. As they could slow down this port, each well-behaved request opens
-    /// a new connection, and is followed by a probe of the admin port.
+    /// Clients send this request to the admin port, which the well-behaved client probes after each of its requests.
     Admin(fn() -> AttackCall),
-    /// Before the attack, this many requests with the same UID and objects of 9 KiB are sent. Then clients open the
-    /// console's page about this UID. The attack is measured like `Admin`.
+    /// Clients open the console's page about one UID, for which this many requests of 9 KiB were sent before.
     Decisions(usize),
 }
 
@@ -58,7 +56,6 @@ pub(crate) struct AttackCall {
     pub(crate) body: Bytes,
 }
 
-/// The kind of a server to which the program sends requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttackServer {
     Upstream,
@@ -67,13 +64,11 @@ pub(crate) enum AttackServer {
     OfPlugin,
 }
 
-/// How far a client sends a request that it never completes.
 #[derive(Clone, Copy)]
 pub(crate) enum UnfinishedRequest {
     /// No chain matches the request, so the program forwards its body as it arrives. The client sends one byte of it.
     Streamed,
-    /// A chain matches the request, so the program needs its whole body. The body has the maximum size, and the client
-    /// sends all but its last byte.
+    /// A chain matches the request, so the program needs its whole body, of which the client omits the last byte.
     Held,
 }
 
@@ -218,7 +213,6 @@ const WRITING: &str = r#"cel:
                 [JSONPatch{op: 'add', path: '/spec/a', value:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
-/// Returns a request to sign in to the console, whose form has 8 MB.
 fn sign_in() -> AttackCall {
     AttackCall {
         method: Method::POST,

@@ -82,7 +82,6 @@ impl Latency {
     }
 }
 
-/// Sends a request on a new connection, and checks that the reply has the status 200.
 async fn on_new_connection(
     url: &str,
     method: &str,

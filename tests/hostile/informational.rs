@@ -13,9 +13,8 @@ use tokio::{
 const INFORMATIONAL: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
 const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
-/// Starts a server, and returns its URL. If the head or body of a request contains `attacked`, the server sends
-/// informational responses without end instead of an answer. Threads of `attackers` do this. They run only while no
-/// other thread has work, so that well-behaved requests do not wait for them.
+/// Starts a server, and returns its URL. If a request contains `attacked`, the server sends informational responses
+/// without end instead of an answer, on threads of `attackers`.
 pub(crate) async fn serve(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
     let listening = || {
         let socket = TcpSocket::new_v4()?;

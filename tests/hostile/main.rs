@@ -83,7 +83,6 @@ fn interrupt_all_others() {
     }
 }
 
-/// Sets the scheduling policy of the calling thread, and returns whether the kernel accepted it.
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };
@@ -93,7 +92,6 @@ fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Runs the selected attacks. Returns whether the program stayed within the limits in all of them.
 async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",
@@ -111,7 +109,6 @@ async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// Starts a program, runs one attack on it, and prints the result.
 async fn one(
     attack: &Attack,
     arguments: &Arguments,

@@ -48,7 +48,6 @@ const WATCHES: usize = 256;
 
 const API: &str = "/mesosdriver/v4";
 
-/// Returns the path for creating applications in this namespace. It is relative to the API's base path.
 fn applications(namespace: &str) -> String {
     format!("/namespaces/{namespace}/applications")
 }
@@ -69,13 +68,11 @@ pub(crate) struct HostileScene {
     program: Admittance,
     attackers: Handle,
     admin: String,
-    /// The base path of the driver's API, which well-behaved clients use.
     api: &'static str,
     is_of_admin: bool,
     _upstream: Option<FakeUpstream>,
     /// A server that accepts connections and never answers, for the attack with a silent webhook.
     _silent: TcpListener,
-    /// The tasks of a server that sends informational responses without end.
     _informational: JoinSet<()>,
 }
 
@@ -194,15 +191,14 @@ impl HostileScene {
         requests.send(time).await
     }
 
-    /// Returns the memory that the program and its child processes use, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Error> {
         let processes = self.program.children()?;
         let children = processes.iter().filter_map(|child| resident(child));
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
-    /// Measures a well-behaved client during an attack. Returns three results: the client's latency, or `None` if the
-    /// program had to be killed; the program's maximum memory in bytes; and how the attackers' requests ended.
+    /// Measures a well-behaved client during an attack. Returns its latency (`None` if the program had to be killed),
+    /// the program's maximum memory in bytes, and how the attackers' requests ended.
     pub(crate) async fn measure_during(
         &mut self,
         attack: &Attack,
@@ -312,7 +308,6 @@ impl HostileScene {
         Ok(())
     }
 
-    /// Creates the objects that the attack `Decisions` needs before it is measured.
     pub(crate) async fn prepare(&self, attack: &Attack) -> Result<(), Error> {
         let Means::Decisions(count) = attack.means else {
             return Ok(());
@@ -333,7 +328,6 @@ impl HostileScene {
         Ok(())
     }
 
-    /// Starts attackers that send this request to the admin port.
     fn calling(&self, call: &AttackCall, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
         for _ in 0..clients {
             let (url, call, outcomes) = (
@@ -361,7 +355,6 @@ impl HostileScene {
         }
     }
 
-    /// Starts attackers that create objects in the namespace `attacked`.
     fn creating(
         &self,
         filler: usize,
@@ -390,7 +383,6 @@ impl HostileScene {
     }
 }
 
-/// Returns a chain for the objects in the namespace `name`, with this hook in its only stage.
 fn chain(name: &str, hook: &str, more: &str) -> String {
     format!(
         "---
@@ -440,7 +432,6 @@ fn gateway(driver: &str) -> String {
     )
 }
 
-/// Registers a cluster as a new user would, opens the tunnel of its agent, and floods the gateway through the tunnel.
 async fn flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
     if let Err(error) = flooding(admin, gateway, reply, clients, &outcomes).await {
         outcomes.add(error.to_string());
@@ -545,7 +536,6 @@ async fn unfinished(address: String, count: usize, request: UnfinishedRequest, o
     std::future::pending::<()>().await;
 }
 
-/// Connects from another IP address. Sends the head of a request and this many bytes of its body.
 async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
@@ -557,7 +547,6 @@ async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStr
     Ok(stream)
 }
 
-/// How the attackers' requests ended, each with the number of requests that ended so.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -577,7 +566,6 @@ impl Outcomes {
     }
 }
 
-/// Describes how a request ended: by a stage's failure in the message, or by the status and the message's start.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

@@ -41,7 +41,6 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs everything. Returns whether all results were correct.
 async fn run(arguments: &Arguments) -> Result<bool, Error> {
     println!("modules of {} kB", Versions::find()?.size() / 1000);
     let mut is_good = true;
@@ -62,7 +61,6 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 async fn swap(swaps: Swaps) -> Result<bool, Error> {

@@ -15,8 +15,7 @@ use crate::{
     reviews::review,
 };
 
-/// Measures what recording decisions costs: the time of `requests` requests, the memory after `many` decisions, and the
-/// time of searches in `rows` decisions.
+/// Measures the time of `requests` requests, the memory after `many` decisions, and searches in `rows` decisions.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
     let text = objects::pod(2);
     let mut table = MeasuredTable::new(&format!(
@@ -98,7 +97,6 @@ fn trends(request: Times) -> String {
     )
 }
 
-/// Measures how long the API takes to search decisions in a database.
 async fn searches(table: &mut MeasuredTable, directory: &Path, rows: usize) {
     let database = directory.join("decisions.db");
     let chains = chain_file(directory, 1);

@@ -20,9 +20,7 @@ use tokio::{
 pub(crate) struct GeneratedLoad {
     address: SocketAddr,
     request: Arc<[u8]>,
-    /// A text that each answer of the server must contain.
     expected: &'static str,
-    /// The start of the status line that each answer must have.
     status: &'static str,
 }
 
@@ -118,8 +116,8 @@ async fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads from the stream until the buffer starts with a complete HTTP message, whose `Content-Length` says how long it
-/// is. Returns the length of the message, or `None` if the connection is closed.
+/// Reads until the buffer starts with a complete HTTP message, and returns its length. `None` if the connection is
+/// closed.
 async fn read_message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
     loop {
         if let Some(length) = message_length(buffer)

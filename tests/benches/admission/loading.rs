@@ -24,7 +24,6 @@ definitions: [definitions]
 
 /// How many settings each plugin has in the configuration with many chains.
 const SETTINGS: u32 = 200;
-/// How many chains the configuration with many chains has.
 const CHAINS: u32 = 2000;
 
 const CONSTRAINTS: u32 = 50;
@@ -60,7 +59,6 @@ impl LoadingScene {
         scene
     }
 
-    /// Creates a scene with a plugin and a Gatekeeper template, which has constraints with different parameters.
     async fn of_constraints() -> Self {
         let scene = Self::of_plugins(1).await;
         let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");
@@ -84,7 +82,6 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         fs::write(path, chains.collect::<String>()).unwrap();
     }
 
-    /// Starts the program, and returns the time until it serves.
     async fn measure_start(&self) -> (Admittance, Duration) {
         let started = Instant::now();
         let program = self.start().await;
@@ -93,7 +90,6 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         (program, took)
     }
 
-    /// Replaces the module of a plugin by this version. Returns the time until the new version answers a request.
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
         let started = Instant::now();
         self.put(plugin, version);
@@ -122,7 +118,6 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
             .unwrap()
     }
 
-    /// Sends requests until the first plugin answers with this version.
     async fn until_answered(&self, program: &Admittance, version: u32) {
         let url = program.url("/mesosdriver/v4/namespaces/bench/applications");
         let object = json!({
@@ -145,7 +140,6 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 }
 
-/// Returns a chain, as YAML, for objects of this kind. Its stage calls this module, with this number of settings.
 fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }
@@ -190,8 +184,7 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     table.print();
 }
 
-/// Measures how long the program takes from its start until it serves: once with an empty store, and once with all
-/// plugins compiled in the store.
+/// Measures starts with an empty store, and with all plugins compiled in the store.
 async fn starts(table: &mut MeasuredTable, rounds: u32, what: &str, scene: &LoadingScene) {
     let (_, first) = scene.measure_start().await;
     table.add(
@@ -210,7 +203,6 @@ async fn starts(table: &mut MeasuredTable, rounds: u32, what: &str, scene: &Load
     );
 }
 
-/// Measures the time from the replacement of a plugin's module until the new module answers a request.
 async fn changes(table: &mut MeasuredTable, rounds: u32) {
     let scene = LoadingScene::of_plugins(1).await;
     let program = scene.start().await;
@@ -257,8 +249,7 @@ async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
     ));
 }
 
-/// Measures starts and changes with many chains that are stored in an API server. Half of the chains have a plugin,
-/// each with settings of its own.
+/// Measures starts and changes with many chains in an API server, half of which have a plugin.
 async fn many_resources(table: &mut MeasuredTable, rounds: u32) {
     const PLURAL: &str = "admissionchains";
     let setting = Setting::new();

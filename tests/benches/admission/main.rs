@@ -41,7 +41,6 @@ use admittance_tests::{Artifacts, repository};
 
 use crate::{measure::MeasuredTable, native::NativePlugin};
 
-/// The settings of the sidecar injector, for all benchmarks.
 const SETTINGS: &str = r#"{
     "containers": [{"name": "log-agent", "image": "registry.example.com/log-agent:2.1"}],
     "volumes": [{"name": "logs", "emptyDir": {}}],
@@ -55,7 +54,6 @@ async fn main() -> ExitCode {
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
 
-    // Names in the arguments, as in `cargo bench --bench admission -- proxy`, select the benchmarks that run.
     let named: Vec<String> = std::env::args()
         .skip(1)
         .filter(|name| !name.starts_with('-'))
@@ -255,7 +253,6 @@ async fn chains(calls: usize) {
     table.print();
 }
 
-/// Returns a host with one chain, which has this number of stages with the sidecar injector.
 async fn host(directory: &std::path::Path, stages: usize) -> Host {
     host_of(chain_file(directory, stages)).await
 }
@@ -264,7 +261,6 @@ async fn host_of(chains: std::path::PathBuf) -> Host {
     Host::builder().definitions(chains).build().await.unwrap()
 }
 
-/// Returns a stage that denies privileged containers.
 fn validation() -> serde_json::Value {
     serde_json::json!([{"name": "unprivileged", "cel": {"validations": [{
         "expression": "object.spec.containers.all(c, !c.?securityContext.?privileged.orValue(false))",
@@ -298,7 +294,6 @@ fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::
     path
 }
 
-/// Writes a chain with this number of sidecar injectors, each for another container. Returns its file's path.
 fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
     chain_file_for(directory, "Pod", stages)
 }
@@ -320,7 +315,6 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
     write_chain(directory, &name, kind, &stages.into())
 }
 
-/// Returns a host with a Gatekeeper template from the examples, and a constraint of it that matches every object.
 async fn template(example: &str, constraint: &str) -> Host {
     let directory = repository().join("docs/examples/gatekeeper").join(example);
     let paths = ["template.yaml", constraint].map(|name| directory.join(name));
@@ -350,7 +344,6 @@ fn judged(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Writes a chain whose only stage adds a label, by a Kubewarden policy or by a plugin. Returns the path of its file.
 fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
     let stage = serde_json::json!({
         "name": name,
@@ -383,7 +376,6 @@ fn request(text: &str) -> Request {
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
 }
 
-/// Checks that the request was allowed.
 fn allowed(outcome: Outcome) -> Outcome {
     assert!(outcome.is_allowed(), "{:?}", outcome.trace);
     outcome

@@ -20,7 +20,6 @@ impl Times {
     }
 }
 
-/// A table of measurements, whose rows are printed together.
 pub(crate) struct MeasuredTable {
     title: String,
     rows: Vec<(String, Times, Option<f64>)>,
@@ -57,7 +56,6 @@ impl MeasuredTable {
         self.add(name, base, times)
     }
 
-    /// Adds a row with times that the caller has measured.
     pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
         let at = |percent: usize| {

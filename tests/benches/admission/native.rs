@@ -12,7 +12,6 @@ use admittance_sdk::{
 };
 use sidecar_injector::SidecarInjector;
 
-/// The configured plugin as native code. It does the same work as the plugin's component in the sandbox.
 pub(crate) struct NativePlugin(Configured<SidecarInjector>);
 
 impl NativePlugin {
@@ -70,7 +69,6 @@ impl Hook for NativePlugin {
     }
 }
 
-/// Returns a chain with the native plugin as its only stage.
 pub(crate) fn chain(settings: &str) -> Chain {
     Chain::new(
         "native",
@@ -79,7 +77,6 @@ pub(crate) fn chain(settings: &str) -> Chain {
     )
 }
 
-/// Returns a chain for requests to this resource, with the native plugin as its only stage.
 pub(crate) fn chain_for(settings: &str, resource: &str) -> Chain {
     let mut chain = chain(settings);
     chain.name = resource.into();

@@ -70,7 +70,6 @@ async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
     );
 }
 
-/// Returns the review that kube-apiserver sends when this object is created.
 pub(crate) fn review(object: &str) -> String {
     review_of_pod(&serde_json::from_str(object).unwrap())
 }

@@ -34,13 +34,11 @@ struct Build {
 
 struct MeasuredTarget {
     name: String,
-    /// The text that is appended to the name of the server, to tell two builds apart.
     suffix: &'static str,
     load: GeneratedLoad,
-    /// The IDs of the processes whose CPU time is counted for this server.
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether ratios in the table refer to this row: those of the same build, or all of them if this is nginx.
+    /// Whether the ratios in the table refer to this row.
     is_base: bool,
 }
 
@@ -65,7 +63,6 @@ const OTHER: &str = ", other build";
 
 const NGINX: &str = "nginx";
 
-/// Measures AdmissionReviews over plain HTTP.
 async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     const CONFIG: &str = "dialect: { kubernetes: {} }";
     const NO_DECISIONS: &str = "dialect: { kubernetes: {} }\ndecisions: { memory: { count: 0 } }";
@@ -207,8 +204,7 @@ upstream: {{ servers: ['http://{upstream}'] }}
     compare("the proxy: POST of a 1 kB Pod", time, &targets)
 }
 
-/// Measures all servers in turns, and prints a row for each server and number of connections. Returns false if this
-/// build is slower than the other one in any row, by more than the noise.
+/// Measures all servers in turns, and prints the rows. Returns false if this build is slower than the other one.
 fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
     let is_compared = targets.iter().any(|target| target.suffix == OTHER);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
@@ -230,7 +226,6 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
             let figures = LoadFigures::median(rounds);
-            // There is only one row of nginx, which is the base for the rows of both builds.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));
@@ -257,8 +252,7 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
     verdicts.iter().all(|verdict| *verdict != RoundVerdict::Lost)
 }
 
-/// Measures the servers in turns with this number of connections. The order is reversed after each turn, so that no
-/// server is always measured after the same one.
+/// Measures the servers in turns. The order alternates, so that no server is always measured after the same one.
 fn measure_in_turns(
     targets: &[MeasuredTarget],
     connections: usize,
@@ -283,7 +277,6 @@ fn measure_in_turns(
     rows
 }
 
-/// Prints for a row of the table this build's ratio to the other: requests per second, and per second of CPU time.
 fn judge(row: &str, this: &[LoadFigures], other: &[LoadFigures]) -> Vec<RoundVerdict> {
     let rates = |rounds: &[LoadFigures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[LoadFigures]| {
@@ -328,12 +321,10 @@ fn address(program: &Admittance) -> SocketAddr {
     program.url("").trim_start_matches("http://").parse().unwrap()
 }
 
-/// Returns a chain whose stage allows the benchmark's objects.
 fn image_policy() -> String {
     chain("images", "pods")
 }
 
-/// Returns a chain for a resource that is in none of the requests.
 fn unmatched_chain(number: usize) -> String {
     format!(
         "\n---\n{}",
@@ -469,7 +460,6 @@ impl Drop for PeerProxy {
     }
 }
 
-/// Returns an address with a port that no program used a moment ago.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -83,7 +83,6 @@ impl BenchWebhook {
         }
     }
 
-    /// Returns a host whose only stage calls this webhook.
     pub(crate) async fn host(&self, directory: &Path) -> Host {
         let stages = json!([{
             "name": "sidecar",

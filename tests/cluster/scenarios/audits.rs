@@ -58,7 +58,6 @@ fn names(report: &Value) -> Vec<&str> {
 
 pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     let dialect = json!({"kubernetes": {"audit": {
-        // Two objects per page make lists of several pages.
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
     }}});
     let definitions = json!([{"kubernetes": {}}]);
@@ -91,7 +90,6 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     ignored_pod["metadata"]["namespace"] = json!(ignored);
     scene.create(&ignored_pod).await.succeeds();
 
-    // `admittance audit` reports the objects that a chain in a file would refuse. A stricter chain has more of them.
     let chain = denying(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
@@ -129,13 +127,11 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     let found: Value = serde_json::from_str(&compared.stdout).unwrap();
     assert_eq!(found["findings"].as_array().unwrap().len(), 5, "{found}");
 
-    // This API server accepts the reports that `admittance audit` prints.
     let printed = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
     let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
     applied.succeeds();
 
-    // Once the chain is in the cluster, the leader writes reports with the same findings, and keeps them current.
     scene.apply(&chain).await.succeeds();
     let report = async || {
         let output = scene.run(&format!("get {REPORT} --output=json")).await;
@@ -180,7 +176,6 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     until_reported(&[]).await;
     scene.create(&pod("later", "bad")).await.succeeds();
     until_reported(&["later"]).await;
-    // If a report is deleted, the next audit writes it again.
     scene.run(&format!("delete {REPORT}")).await.succeeds();
     until_reported(&["later"]).await;
     let status = scene.running().status().await.unwrap();

@@ -15,8 +15,7 @@ use crate::{
 const OLD: &str = "registry.example.com/log-agent:2.1";
 const NEW: &str = "registry.example.com/log-agent:2.2";
 
-/// Starts a server that injects a sidecar. Returns it with its webhook configuration, as kubectl prints it with the
-/// fields that the API server has added. The configuration is no longer registered.
+/// Starts a server that injects a sidecar. Returns it with its webhook configuration, which is no longer registered.
 async fn hooked(cluster: Arc<TestCluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;
@@ -53,7 +52,7 @@ pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<T
     assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);
 }
 
-/// Creates Pods until one gets the expected image. The server loads changed definitions after a short time.
+/// Creates Pods until one gets the expected image.
 async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     until("the effect of a definition", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());

@@ -14,7 +14,6 @@ use crate::{
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Returns a scene with the plugin `edge-health`, which is called for requests that match these rules.
 async fn edge(cluster: Arc<TestCluster>, rules: Value) -> Scene {
     let mut stage = plugin("edge-health", json!({}));
     stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});
@@ -27,7 +26,6 @@ async fn edge(cluster: Arc<TestCluster>, rules: Value) -> Scene {
     scene
 }
 
-/// Creates a Node with which the control plane has lost contact.
 async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     let node = json!({
         "apiVersion": "v1",

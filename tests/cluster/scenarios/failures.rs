@@ -10,7 +10,6 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, containers, core, ignored, misbehaves, pod, sidecar},
 };
 
-/// If the API server cannot reach the webhook server, the failure policy in the webhook configuration applies.
 pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster: Arc<TestCluster>) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let mut scene = Scene::start(cluster, &[injection]).await;
@@ -34,7 +33,6 @@ pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster:
     assert_eq!(scene.containers("after").await, ["web", "log-agent"]);
 }
 
-/// Tests a failing stage in front of a working one: once with the failure policy `Fail`, and once with `Ignore`.
 async fn with_failing_stage(cluster: Arc<TestCluster>, stage: Value, words: &[&str]) {
     let rules = || core(&["CREATE"], &["pods"]);
     let closed = chain("closed", rules(), json!([stage, sidecar("2.1")]));
@@ -56,8 +54,8 @@ pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<TestCluste
     .await;
 }
 
-/// A plugin returns a patch that cannot be applied. The server then replies with a denial, which the API server does
-/// not count as a failed call. So the failure policy of the chain decides, not the one of the webhook configuration.
+/// The server replies with a denial, so the failure policy of the chain decides, not the one of the webhook
+/// configuration.
 pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<TestCluster>) {
     with_failing_stage(
         cluster,

@@ -62,7 +62,6 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<TestCluster>
     streams(&gateway).await;
 }
 
-/// Gets, applies and deletes objects with alice's rights. The gateway runs its chains for them.
 async fn objects(gateway: &GatewayScene) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
@@ -103,7 +102,6 @@ async fn objects(gateway: &GatewayScene) {
     gateway.run("label pod other a=c --overwrite").await.succeeds();
     gateway.run("delete pod other --wait=false").await.succeeds();
 
-    // If alice asks to impersonate another user, the gateway still makes the request as alice.
     gateway
         .run("get nodes")
         .await
@@ -137,7 +135,6 @@ async fn objects(gateway: &GatewayScene) {
     }
 }
 
-/// Lists objects of ten megabytes through the gateway: once in one reply, and once in pages.
 async fn lists(gateway: &GatewayScene) {
     const COUNT: usize = 100;
     let namespace = &gateway.scene.namespace;
@@ -168,7 +165,6 @@ async fn lists(gateway: &GatewayScene) {
     }
 }
 
-/// Runs kubectl's `exec`, `logs` and `port-forward` through the gateway and the fake kubelet.
 async fn containers(gateway: &GatewayScene) {
     let kubelet = Kubelet::start().await;
     let node = format!("node-{}", gateway.scene.namespace);
@@ -226,12 +222,10 @@ async fn containers(gateway: &GatewayScene) {
     }
 }
 
-/// Checks that a watch lasts until the user's token is revoked.
 async fn streams(gateway: &GatewayScene) {
     let mut watch = gateway.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
-        // The test changes an object until the watch reports a change, which shows that the watch has started.
         gateway
             .scene
             .run(&format!("create configmap {name}"))

@@ -38,7 +38,6 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
         .stdout
         .split("\n---\n")
         .partition(|document| document.contains("WebhookConfiguration"));
-    // Applying the manifests a second time changes nothing.
     for _ in 0..2 {
         apply(&kubectl, &first.join("\n---\n")).await;
     }
@@ -103,8 +102,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     }
 }
 
-/// Does the kubelet's work for a Pod: creates the directories that the Pod mounts. They are below `root`, which stands
-/// for the root of its file system.
+/// Does the kubelet's work for a Pod: creates the directories that it mounts, below `root`.
 async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
     for mount in mounts {
@@ -124,7 +122,6 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
             let object = match (&source["configMap"]["name"], &source["secret"]["secretName"]) {
                 (Value::String(name), _) => get(kubectl, &format!("configmap {name}")).await,
                 (_, Value::String(name)) => get(kubectl, &format!("secret {name}")).await,
-                // A mount of any other kind is an empty directory.
                 _ => continue,
             };
             let decoded = |text: &str| BASE64_STANDARD.decode(text).unwrap();
@@ -144,7 +141,6 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     }
 }
 
-/// Starts the command of the Pod's container on free ports.
 async fn start(spec: &Value, root: &Path) -> Admittance {
     let arguments = &spec["containers"][0]["args"];
     assert_eq!(arguments[0], "serve");

@@ -10,10 +10,8 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
 };
 
-/// The message that the guest `misbehaves` returns as its error.
 const REFUSAL: &[&str] = &["deliberate error"];
 
-/// Returns a scene with a chain that refuses all requests. The chain and its webhook have these rules.
 async fn refusing(cluster: Arc<TestCluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
@@ -34,7 +32,6 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<TestCluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // The Pod was created before the webhook was registered. As long as its image does not change, it may stay.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await
@@ -180,8 +177,8 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<TestCluster>) {
     assert_eq!(stored["spec"], json!({"size": 3}));
 }
 
-/// The webhook's rules name one version of a resource, and the user sends another. The API server converts the object
-/// to the former before it calls the webhook, and back afterwards.
+/// The API server converts the object to the version in the webhook's rules before it calls the webhook, and back
+/// afterwards.
 pub(crate) async fn another_version_is_converted(cluster: Arc<TestCluster>) {
     let rules = json!([{
         "operations": ["CREATE"],

@@ -36,10 +36,8 @@ const USERS: usize = 3;
 /// After a change, replicas may answer from the old table and from the new one for this long.
 const OVERLAP: Duration = Duration::from_secs(1);
 
-/// How long a client waits after an answer before it sends the next request.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The pause before each chunk of a module that a replica downloads slowly.
 const SLOWLY: Duration = Duration::from_secs(1);
 
 /// A client that sends one request after another. The chain answers each with its version.
@@ -49,7 +47,6 @@ struct RequestingClient {
 }
 
 impl RequestingClient {
-    /// Starts a client. `ask` sends one request, and returns the answer, which contains the chain's version.
     fn begin<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = String> + Send,
@@ -75,7 +72,6 @@ impl RequestingClient {
     }
 }
 
-/// A client that sends AdmissionReviews of a Pod to one replica.
 #[derive(Clone)]
 struct Reviewer {
     client: Client,
@@ -117,25 +113,21 @@ struct ScenarioReplica {
 
 #[derive(Clone, Copy)]
 enum ReplicaEnd {
-    /// The replica gets SIGTERM, as in a rolling update.
     Terminated,
     Killed,
 }
 
-/// Three replicas behind one address, at which the API server calls them.
 struct ClusterFleet {
     scene: Scene,
     modules: ModuleServer,
     /// The running replicas. The last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<ScenarioReplica>,
-    /// The directory that contains the store of two replicas, and the CA of the module server.
     _files: TempDir,
     /// The addresses of the running replicas. Each new connection goes to the next one in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<RequestingClient>,
     /// The answers that users got through the API server, and those of replicas that were stopped.
     answers: Vec<TimedAnswer>,
-    /// How many requests users have sent through the API server.
     through_api_server: usize,
     version: u32,
 }
@@ -169,7 +161,6 @@ fn own_name(status: &Value) -> Option<&Value> {
     names(status).find_map(|(name, is_own)| is_own.then_some(name))
 }
 
-/// Returns an AdmissionReview of a Pod that the chain denies.
 fn review() -> String {
     let request = json!({
         "uid": "5b1c2a60-7d9e-4f6b-9a3e-0c8d7e6f5a41",
@@ -218,7 +209,6 @@ impl ClusterFleet {
         fleet
     }
 
-    /// Starts a replica with this store, and waits until it is ready and all other replicas list it.
     async fn add(&mut self, store: PathBuf) {
         let program = self.scene.start_replica(store).await;
         let reviewer = Reviewer::new(&self.scene, &program);
@@ -247,7 +237,6 @@ impl ClusterFleet {
         }
     }
 
-    /// Starts users who try to create Pods through the API server. Every Pod is denied by the chain that is tested.
     fn let_users_create(&mut self) {
         for user in 0..USERS {
             let create = self.creation(&format!("by-user-{user}"));
@@ -262,7 +251,6 @@ impl ClusterFleet {
         }
     }
 
-    /// Returns a function that tries to create a Pod that the chain denies.
     fn creation(&self, name: &str) -> impl Fn() -> BoxFuture<'static, Reply> + Send + Sync + 'static {
         let rest = self.scene.rest.clone();
         let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", self.scene.namespace);
@@ -281,7 +269,6 @@ impl ClusterFleet {
         }
     }
 
-    /// Returns the chain with the next version, which is a part of the message of its denials.
     fn next(&mut self) -> Value {
         self.version += 1;
         denying(&self.scene, &format!("version {}", self.version))
@@ -305,7 +292,6 @@ impl ClusterFleet {
         .await;
     }
 
-    /// Waits until every replica answers with the current version.
     async fn until_changed(&self) {
         for replica in &self.replicas {
             until(&format!("version {}", self.version), async || {
@@ -315,7 +301,6 @@ impl ClusterFleet {
         }
     }
 
-    /// Changes the chain, and waits until every replica answers with the new version.
     async fn change(&mut self) {
         let chain = self.next();
         self.write(&chain).await;
@@ -328,7 +313,6 @@ impl ClusterFleet {
         }
     }
 
-    /// Stops the leader or another replica, and starts a new one.
     async fn replace(&mut self, is_leader: bool, end: ReplicaEnd) {
         let place = until("a replica that leads, or not", async || {
             for (index, replica) in self.replicas.iter().enumerate() {
@@ -422,7 +406,6 @@ impl ClusterFleet {
         self.until_changed().await;
     }
 
-    /// Stops the API server for the duration of the outage. Changes the chain when the API server runs again.
     async fn go_on_without_api_server(&mut self) {
         self.end_users().await;
         let back = Instant::now() + self.scene.cluster.outage;

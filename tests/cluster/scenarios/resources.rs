@@ -16,10 +16,8 @@ use crate::{
 /// because the failure policy is `Ignore`.
 pub(super) const SERVICE: &str = "hooks";
 
-/// The path at the API server that lists chains.
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
-/// Returns a chain that denies Pods with the image `bad`. `message` is the message of the denial.
 pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
     // kubectl 1.20 prints the message of a denial only for some reasons. `Forbidden` is one of them.
@@ -39,7 +37,6 @@ async fn apply(cluster: &TestCluster, documents: &str) {
     kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
 }
 
-/// Creates Admittance's CustomResourceDefinitions, and grants the rights in the manifests for this configuration.
 pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
@@ -83,7 +80,6 @@ pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     }
 }
 
-/// Starts a server that reads chains and Gatekeeper policies from the cluster, with the rights in its manifests.
 async fn reading(cluster: Arc<TestCluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
         "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
@@ -98,7 +94,6 @@ async fn reading(cluster: Arc<TestCluster>) -> Scene {
     Scene::with_dialect(cluster, dialect, more, &[]).await
 }
 
-/// Waits until this condition in the status of a chain is true. Returns the status.
 async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
     until(&format!("{condition} of {name}"), async || {
         let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
@@ -136,7 +131,6 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
-    // kubectl accepts the resource's name, its short name and its category for the chain.
     for names in ["admissionchains", "achain", "admittance"] {
         let listed = scene.run(&format!("get {names}")).await.succeeds();
         let has = |text: &str| listed.stdout.contains(text);
@@ -150,7 +144,6 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The leader writes the rules of the chain into the webhook configuration.
     let rules = async || {
         let output = scene
             .run(&format!(
@@ -182,7 +175,6 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
     scene.create(&pod("free", "bad")).await.succeeds();
 }
 
-/// Returns a CustomResourceDefinition without a schema.
 pub(super) fn crd(group: &str, version: &str, plural: &str, kind: &str, scope: &str) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({

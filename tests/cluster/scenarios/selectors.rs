@@ -11,7 +11,6 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
 };
 
-/// Returns a chain that adds a sidecar to Pods in all namespaces, except those with the label `injection: disabled`.
 fn injection() -> Value {
     let mut stage = sidecar("2.1");
     stage["namespaceSelector"] = json!({
@@ -40,7 +39,6 @@ pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<TestCluster>) {
     until_containers(&scene, "on-again", &["web", "log-agent"]).await;
 }
 
-/// Creates Pods until one has the expected containers. The server gets changed labels of a namespace later.
 async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     until("the effect of a namespace's label", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -50,7 +48,7 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     .await;
 }
 
-/// The Pod follows its namespace before the server's watch has reported the namespace, so the server has to ask.
+/// The Pod is created before the server's watch has reported its namespace, so the server has to ask.
 pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;

@@ -22,7 +22,7 @@ pub(super) struct PodCreators {
 }
 
 struct Creator {
-    /// For each Pod that the user has created, the mark of the version that changed it. The oldest Pod comes first.
+    /// The marks of the versions that changed the user's Pods, oldest Pod first.
     marks: watch::Receiver<Vec<String>>,
     /// How many of the oldest Pods are not looked at.
     past: usize,
@@ -84,7 +84,6 @@ impl PodCreators {
         }
     }
 
-    /// Waits until the latest Pods of every user have this mark.
     async fn until_all(&mut self, mark: &str) {
         for creator in &mut self.creators {
             let past = creator.past;
@@ -101,7 +100,6 @@ impl PodCreators {
         }
     }
 
-    /// Waits until every user has created further Pods, and all of these have this mark.
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
             // Skip one Pod more, whose creation may have begun before this call.
@@ -143,7 +141,6 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
     creators.end(&[OLD, NEW]).await;
 }
 
-/// The annotation in which the plugin records what it has changed.
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
 /// The annotation that the new version of the plugin uses instead. It has the same length, so that it can replace
 /// [`STATUS`] in the module's bytes.
@@ -160,7 +157,6 @@ fn status_annotation(pod: &Value) -> String {
     .to_owned()
 }
 
-/// The old and the new version of the plugin write different annotations, which show by which one a Pod was changed.
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<TestCluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();
@@ -214,9 +210,7 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Te
     creators.end(&[OLD, NEW]).await;
 }
 
-/// A new CA replaces the old one in three steps, as operators should do it. First, the API server trusts both CAs. Then
-/// the server gets its new certificate. Finally, the API server trusts only the new CA. With each change of the trusted
-/// CAs, the API server connects again.
+/// The API server trusts both CAs before the server gets its new certificate, and only the new CA afterwards.
 pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<TestCluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -268,7 +262,6 @@ pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<TestCluster>) {
     creators.end(&[OLD, NEW]).await;
 }
 
-/// Waits until the server presents a certificate that this CA has signed.
 async fn until_trusted(scene: &Scene, authority: &[u8]) {
     let authorities = String::from_utf8(authority.to_vec()).unwrap();
     until("a certificate of the new authority", async || {

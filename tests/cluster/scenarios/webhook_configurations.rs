@@ -124,7 +124,6 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
     creators.until_more(image).await;
     creators.end(&[image]).await;
 
-    // If another client removes a rule from a webhook configuration, the leader restores it.
     let rules = [
         "--type=json",
         "-p",

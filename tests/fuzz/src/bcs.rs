@@ -18,9 +18,8 @@ static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });
 
-/// Sends a request to a BCS driver. The input is `METHOD /path`, an empty line, and the body. Checks three rules: even
-/// if the body has a key in two spellings, the result has it in one; an unchanged object comes out byte for byte; and
-/// the request to the scheduler is JSON.
+/// Sends a request to a BCS driver: `METHOD /path`, an empty line, and the body. Checks that no key is left in two
+/// spellings, that an unchanged object comes out byte for byte, and that the request to the scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
@@ -41,7 +40,6 @@ pub fn bcs(input: &[u8]) {
     definitions_reply(&body);
 }
 
-/// Returns the head of a request with this first line, and with the header that names the cluster.
 pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     let line = std::str::from_utf8(line).ok()?;
     let (method, path) = line.split_once(' ')?;

@@ -29,7 +29,6 @@ pub fn definitions(input: &[u8]) {
     bcs_object(input);
 }
 
-/// Checks that each mistake has a message and a position in the text.
 pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
     assert!(!mistakes.is_empty(), "an error without a mistake");
     let lines = text.split('\n').count() + text.matches('\r').count();
@@ -63,8 +62,7 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// Reads the body of a request that creates a BCS definition. If it is accepted, writes it with its defaults, reads it
-/// again, and checks that it is the same.
+/// Reads a BCS definition. An accepted one must be the same after it is written with its defaults and read again.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let text = object.to_text();

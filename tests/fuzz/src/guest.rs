@@ -10,15 +10,13 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The address in the guest's memory to which the input is copied, as the guest's answer. As it is fixed, pointers in
-/// the input can refer to the input.
+/// The fixed address of the answer in the guest's memory, so that an input can contain pointers into itself.
 const ANSWER: usize = 2048;
 /// The maximum length of an input. Its end is cut off, because it would overwrite data of the host.
 const LONGEST: usize = 16 << 10;
 
-/// Runs a guest whose answer consists of the bytes of the input. In the canonical ABI, they are lists and strings with
-/// arbitrary pointers. Checks that the host reads the answer or reports a failure, and that the resulting object obeys
-/// all rules.
+/// Runs a guest that answers with the bytes of the input, in which lists and strings have arbitrary pointers. Checks
+/// that the host reads the answer or reports a failure, and that the resulting object obeys all rules.
 pub fn guest(input: &[u8]) {
     thread_local! {
         static GUEST: (Chain, Request) = (block_on(plugin()), request());
@@ -63,7 +61,6 @@ async fn plugin() -> Chain {
     chain(plugin.expect("the guest loads"))
 }
 
-/// Returns a guest that decodes the name of the request into bytes, and returns these bytes as its answer.
 fn component() -> Vec<u8> {
     // In the guest's memory, the pointer to the request's name is at the offset 72, and its length at 76.
     let text = format!(

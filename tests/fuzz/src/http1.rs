@@ -8,7 +8,6 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A function that returns the response to a request with this path.
 type Responder = dyn Fn(&str) -> ParsedReply + Send + Sync;
 
 #[derive(Clone, Debug)]
@@ -55,7 +54,6 @@ pub(crate) async fn serve(
     address
 }
 
-/// Answers the requests on a connection until it ends.
 async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
     let mut received: Vec<u8> = Vec::new();
     loop {

@@ -93,7 +93,6 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// Calls a function with the path of a directory, which is empty at that time.
 fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static PARENT: RefCell<tempfile::TempDir> =

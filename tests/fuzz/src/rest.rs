@@ -89,9 +89,7 @@ fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }
 
-/// Returns all names of jobs that any server could read in this path, independently of the program's code. Servers
-/// decode a path several times, before or after they split it, and may interpret backslashes, parameters of segments,
-/// dots and case.
+/// Returns all names of jobs that any server could read in this path, independently of the program's code.
 fn names(path: &str) -> Vec<String> {
     let mut names = Vec::new();
     for server in 0..1 << 6 {
@@ -138,9 +136,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Splits a path as some server does, and returns the segments that are not empty. If `knows_dots`, `.` is ignored and
-/// `..` removes the segment before it. If `merges`, empty segments are dropped first, so `..` never removes one; if
-/// not, they are dropped last.
+/// Splits a path as some server does: with `knows_dots`, `.` and `..` are resolved, and with `merges`, empty segments
+/// are dropped before that.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

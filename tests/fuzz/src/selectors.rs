@@ -43,7 +43,6 @@ pub fn selectors(input: &[u8]) {
         expected(&labels),
         "{selector} {labels:?}"
     );
-    // Every namespace has a label with its name, besides the labels in the input.
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()

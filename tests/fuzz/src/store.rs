@@ -78,7 +78,6 @@ fn resolution(directory: &Path, content: &[u8]) {
     }
 }
 
-/// Starts a program whose history has this revision. Checks that it does not panic.
 fn revision(directory: &Path, content: &[u8]) {
     let mut file = Digest::of(content).to_string().into_bytes();
     file.push(b'\n');
@@ -107,7 +106,6 @@ fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
-    // For each file, the input has its current content, and its contents before and after the change.
     let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let (definitions, history) = (directory.join("definitions"), directory.join("history"));
     fs::create_dir(&definitions).expect("it can be made");

@@ -10,7 +10,6 @@ use crate::block_on;
 /// The maximum size of an object that any hook returns: the limit for answers, and some more.
 const LARGEST: usize = 64 << 20;
 
-/// Returns a chain whose only stage calls this hook.
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
     // On a busy machine, a slow call must not count as a finding. libFuzzer itself finds inputs that take too long.
@@ -18,8 +17,8 @@ pub(crate) fn chain(hook: impl Hook) -> Chain {
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }
 
-/// Lets the chain judge the request, and checks the outcome. Whatever the hook returns, the object can be parsed, has
-/// its original identity, and is the result of the patch.
+/// Lets the chain judge the request. Checks that the object can be parsed, has its original identity, and is the result
+/// of the patch.
 pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
     let sources = EvaluationSources {
         namespaces: &StaticNamespaces::default(),

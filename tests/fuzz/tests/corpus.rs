@@ -52,11 +52,9 @@ fn run(name: &str, target: admittance_fuzz::FuzzTarget) {
     assert!(!inputs.is_empty());
     target(&[]);
     for input in inputs {
-        // If the target panics, this line says with which input.
         println!("{}", input.display());
         let bytes = fs::read(&input).unwrap();
         target(&bytes);
-        // The target must not panic for the first half of the input, either.
         target(&bytes[..bytes.len() / 2]);
     }
 }

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{cluster::TestCluster, process::until, rest::UserClient};
 
-/// How long an agent's report, and a role binding, may take to have an effect.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn status_of(user: &UserClient, path: &str) -> u16 {
@@ -44,7 +43,6 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<TestCluster
     gateway
         .administer("create rolebinding carol --role=secret-reader --user=plain.carol")
         .await;
-    // The new role binding lets Carol read Secrets, and nothing else.
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
 

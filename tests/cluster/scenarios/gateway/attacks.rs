@@ -17,7 +17,6 @@ use tokio_rustls::TlsConnector;
 use super::scene::{GatewayScene, identifier, rest, run_command, token};
 use crate::{cluster::TestCluster, process::NEVER, scene::Scene};
 
-/// The path of the nodes, which alice may not list.
 const NODES: &str = "/api/v1/nodes";
 
 /// Header lines with which a client tries to impersonate another user.
@@ -43,7 +42,6 @@ const LINES: [&str; 17] = [
     "Cookie: token=token-of-admin\r\nX-BCS-User-Token: token-of-admin",
 ];
 
-/// Sends these bytes as the head of a request, and returns the reply.
 async fn raw(scene: &Scene, head: &str) -> String {
     let authority = scene.authority("certs");
     let mut roots = RootCertStore::empty();
@@ -67,7 +65,6 @@ async fn raw(scene: &Scene, head: &str) -> String {
             let mut buffer = [0; 4096];
             match stream.read(&mut buffer).await {
                 Ok(length) if length > 0 => read.extend_from_slice(&buffer[..length]),
-                // The connection is closed or broken, so the reply ends here.
                 _ => break,
             }
         }
@@ -76,7 +73,6 @@ async fn raw(scene: &Scene, head: &str) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// Returns whether a reply is complete: its head, and a body of the length that the head declares.
 fn is_complete(read: &[u8]) -> bool {
     let text = String::from_utf8_lossy(read).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {

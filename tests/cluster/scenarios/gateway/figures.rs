@@ -31,16 +31,14 @@ pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRo
     rows
 }
 
-/// The memory that open watches without events take.
 #[derive(Debug)]
 pub(crate) struct WatchMemory {
     has_tunnel: bool,
-    /// The gateway's resident memory for these watches, in bytes. The field `agent` has the agent's.
+    /// The gateway's resident memory for these watches, in bytes.
     gateway: u64,
     agent: u64,
 }
 
-/// Measures the memory of open watches, each on a connection of its own: without a tunnel, and with one.
 pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMemory> {
     let mut all = Vec::new();
     for has_tunnel in [false, true] {
@@ -75,7 +73,6 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMe
     all
 }
 
-/// Returns the number of open watches of ConfigMaps, which the API server counts in its metrics.
 async fn watchers(gateway: &GatewayScene) -> usize {
     let metrics = gateway.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {

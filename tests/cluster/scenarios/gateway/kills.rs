@@ -24,12 +24,10 @@ use crate::{
 
 const CLIENTS: usize = 8;
 const WATCHES: usize = 20;
-/// How long a client waits after an error before it sends the next request.
 const BACKOFF: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// The names of objects that were reported as created.
     created: Vec<String>,
     /// The number of requests that the gateway refused with a `Status`.
     refused: usize,
@@ -59,7 +57,6 @@ impl GatewayLoad {
         Self { stop, clients }
     }
 
-    /// Stops the clients, and checks that every object that was reported as created exists.
     async fn stop(self, gateway: &GatewayScene) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Tally::default();

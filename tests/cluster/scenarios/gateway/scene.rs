@@ -20,7 +20,6 @@ use crate::{
     scene::{Scene, chain, core, images, replace, validating},
 };
 
-/// A gateway, a cluster with an agent, and the user alice.
 pub(super) struct GatewayScene {
     /// The scene of the cluster behind the gateway. Its kubectl bypasses the gateway, as the administrator.
     pub(super) scene: Scene,
@@ -29,7 +28,6 @@ pub(super) struct GatewayScene {
     /// The URL to which the agent and users connect: the gateway's, or that of a balancer in front of several gateways.
     url: String,
     pub(super) cluster_id: String,
-    /// Alice's kubectl, which connects through the gateway.
     alice: Kubectl,
     pub(super) rest: UserClient,
     /// The cluster's path at the gateway: `/tunnels/clusters/{identifier}`.
@@ -48,7 +46,6 @@ pub(super) struct GatewaySetting<'a> {
 }
 
 impl GatewaySetting<'_> {
-    /// Returns the setting of a single gateway with chains, whose database is SQLite.
     pub(super) fn simple(has_tunnel: bool) -> Self {
         // If there is to be a tunnel, the gateway must not be allowed to connect to the API server's address directly.
         let local_servers = if has_tunnel {
@@ -160,7 +157,6 @@ impl GatewayScene {
             .unwrap();
     }
 
-    /// Runs kubectl as the cluster's administrator, without the gateway.
     pub(super) async fn administer(&self, arguments: &str) {
         self.scene.run(arguments).await.succeeds();
     }
@@ -170,7 +166,6 @@ impl GatewayScene {
         mount(&self.scene, namespace, name).await
     }
 
-    /// Returns the path, at the gateway, of the objects of a kind in the scene's namespace.
     pub(super) fn path(&self, collection: &str) -> String {
         let namespace = &self.scene.namespace;
         format!("{}/api/v1/namespaces/{namespace}/{collection}", self.prefix)
@@ -180,7 +175,6 @@ impl GatewayScene {
         self.until_reached_by(&self.rest).await;
     }
 
-    /// Waits until this client can read from the cluster through the gateway.
     pub(super) async fn until_reached_by(&self, rest: &UserClient) {
         let path = format!("{}/version", self.prefix);
         until("an answer of the API server", async || {
@@ -190,12 +184,10 @@ impl GatewayScene {
         .await;
     }
 
-    /// Runs alice's kubectl in the scene's namespace.
     pub(super) async fn run(&self, arguments: &str) -> KubectlOutput {
         self.with_input(arguments, "").await
     }
 
-    /// Runs alice's kubectl with an object on its standard input.
     pub(super) async fn with(&self, arguments: &str, object: &Value) -> KubectlOutput {
         self.with_input(arguments, &object.to_string()).await
     }
@@ -205,12 +197,10 @@ impl GatewayScene {
         self.alice.run_with(&arguments, input).await.unwrap()
     }
 
-    /// Starts alice's kubectl in the scene's namespace, with a command that runs until it is killed.
     pub(super) fn start_kubectl(&self, arguments: &str) -> RunningKubectl {
         self.alice.start(&self.here(arguments)).unwrap()
     }
 
-    /// Returns these arguments of kubectl, preceded by the scene's namespace.
     fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
         let here = ["--namespace", &self.scene.namespace];
         here.into_iter().chain(arguments.split(' ')).collect()
@@ -227,7 +217,6 @@ impl GatewayScene {
     }
 }
 
-/// Runs an `admittance` command against the gateway's admin API.
 pub(super) async fn run_command(scene: &Scene, line: &str) -> KubectlOutput {
     let server = ["--server".to_owned(), scene.admin_url()];
     let arguments = line.split(' ').map(str::to_owned).chain(server);
@@ -318,7 +307,6 @@ async fn mount(scene: &Scene, namespace: &str, name: &str) -> PathBuf {
     directory
 }
 
-/// Starts the agent as a process, with the arguments that its Deployment has.
 fn agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
     let mut command = agent_command(scene, url, cluster_id, has_tunnel);
     command
@@ -361,7 +349,6 @@ pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     cluster["identifier"].as_str().unwrap().to_owned()
 }
 
-/// Lets the gateway print a kubeconfig for a user's token. Returns a kubectl that uses it.
 async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
     let line = format!(
         "kubeconfig {} --gateway {url} --token-file {} --ca {}",
@@ -377,7 +364,7 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
     scene.cluster.kubectl_with(&kubeconfig).unwrap()
 }
 
-/// Returns an HTTP client for a gateway that authenticates with this token.
+/// Returns an HTTP client that sends this token to the gateway at `url`.
 pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> UserClient {
     let authority = String::from_utf8(scene.authority("certs")).unwrap();
     let client = Client::trusting(ClientTrust {

@@ -17,7 +17,6 @@ use crate::{cluster::TestCluster, ensemble, mariadb::ClusterMariaDb, process::un
 
 const WATCHES: usize = 10;
 
-/// What the gateways share: a database server, and files with keys.
 struct SharedFiles {
     server: ClusterMariaDb,
     directory: TempDir,
@@ -47,7 +46,6 @@ impl SharedFiles {
 const KEYS: &str = "accounts.key";
 const SECRET: &str = "peers.secret";
 
-/// Writes a file that only this user may read.
 fn private(directory: &TempDir, name: &str, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -101,7 +99,6 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
     let mut watches = open_watches(&gateway, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    // The first gateway is killed, so the agent connects to the second one.
     timeout(SOON, gateway.until_reached()).await.unwrap();
     create("through-the-second").await;
     let status = gateway
@@ -116,7 +113,6 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
         .await
         .succeeds();
 
-    // A third gateway reaches the cluster through the second one, which now has the tunnel.
     drop(first);
     let second = gateway.scene.serve_elsewhere().await;
     let by_third = rest(&gateway.scene, &gateway.scene.url(""), &alice_token);

@@ -9,7 +9,6 @@ use super::{SOON, scene::GatewayScene};
 use crate::{cluster::TestCluster, process::until};
 
 const WATCHES: usize = 100;
-/// The time between two events that a watch gets.
 const PAUSE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn watches_stay_open(cluster: Arc<TestCluster>) {
@@ -34,7 +33,6 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
-    // A watch first prints the existing objects. Once they are printed, it reports every later change.
     let start = |kind: &str| {
         gateway.start_kubectl(&format!(
             "get configmaps --selector=kind={kind} --watch --output=name"
@@ -59,7 +57,6 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let mut watches = open_watches(&gateway, WATCHES).await;
-    // While all these watches are open, other requests are answered.
     for _ in 0..20 {
         gateway.run("get configmaps").await.succeeds();
     }
