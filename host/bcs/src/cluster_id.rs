@@ -1,7 +1,6 @@
 use std::{borrow::Borrow, str::FromStr, sync::Arc};
 
-/// The prefix of the names of nodes that BCS programs register. It distinguishes drivers from clusters: if there is one
-/// ensemble for all, both have nodes below the same parent.
+/// The prefix of the names of nodes that BCS programs register.
 const REGISTRATION: &str = "_c_";
 
 /// The ID of a BCS cluster, such as `BCS-MESOS-10001`, which the header `BCS-ClusterID` contains. Cheap to clone.

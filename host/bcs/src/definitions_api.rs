@@ -32,7 +32,6 @@ use self::{
 };
 use crate::{Bcs, metric_names, reply};
 
-/// The name in the access log for requests about definitions of hooks.
 const PASSAGE: &str = "definitions";
 
 /// Serves requests about definitions of hooks. Cheap to clone; lives as long as the driver.
@@ -49,8 +48,7 @@ struct Inner {
 }
 
 impl DefinitionsApi {
-    /// Creates the API for the definitions of `host`. `dialect` checks the cluster of a request, and writes the reply
-    /// if the request cannot be read; `limits` apply to the bodies of requests.
+    /// `dialect` checks the cluster of a request, and writes the reply if the request cannot be read.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
         Self(Arc::new(Inner {
             host,
@@ -101,7 +99,6 @@ impl Inner {
         Passage::Ended(PASSAGE).mark(response)
     }
 
-    /// Carries out a request about definitions. Returns the data of the reply, and warnings for the client.
     async fn act(
         &self,
         definition_request: DefinitionRequest,

@@ -115,9 +115,8 @@ impl Bcs {
     }
 
     /// Refuses a request for which no hooks run, if a lenient server could read it as one for which hooks run.
-    /// `is_read` is true if hooks see the body.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
-        // The scheduler gets only requests that this program writes itself, so an odd spelling does not reach it.
+        // The scheduler gets only requests that this program writes itself.
         if self.upstream_kind == UpstreamKind::Scheduler {
             return Ok(());
         }
@@ -148,8 +147,7 @@ impl Bcs {
         }
     }
 
-    /// Handles a request whose body has no kind, for which no hooks are called. If the upstream is a bcs-mesos-driver,
-    /// the request is refused if the upstream could require a kind for its path.
+    /// Handles a request whose body has no kind, for which no hooks are called.
     fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -169,7 +167,6 @@ fn is_own(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns whether bcs-mesos-driver forwards requests for this path without calling hooks.
 fn is_forwarded(path: &str) -> bool {
     FORWARDED.iter().any(|prefix| path.starts_with(prefix))
 }
@@ -183,7 +180,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are skipped only if bcs-mesos-driver would skip them in every way in which the path can be read.
+        // A path can be read in several ways: hooks are skipped only if bcs-mesos-driver would skip them in all.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -213,7 +210,6 @@ impl Dialect for Bcs {
             }
         })?;
         let text = canonical.as_deref().unwrap_or(text);
-        // Hooks do not support lists, such as the list of /agentsettings.
         if text.trim_start().starts_with('[') {
             return self.without_kind(head);
         }
@@ -273,8 +269,7 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object, or `None` if it has none. As in the scheduler, members of a wrong type are an error,
-/// because a lenient reader could find a kind in such an object where the scheduler finds none.
+/// As in the scheduler, members of a wrong type are an error, because other readers might still find a kind.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct TypedHead {

@@ -79,7 +79,6 @@ async fn follow(
     }
 }
 
-/// Returns the servers that are registered below a node. A registration that cannot be parsed is left out.
 fn servers(members: &ChildList<RegisteredMember>, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &RegisteredMember| match read(member, kind) {
         Ok(server) => Some(FollowedServer {

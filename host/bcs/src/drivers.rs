@@ -38,7 +38,7 @@ use crate::{
 
 /// The node below which each cluster has a node for its drivers. No program of BCS uses it.
 const CLUSTERS: &str = "/admittance/drivers";
-/// The characters that are not escaped in names of nodes. A dot is escaped: ZooKeeper allows no node named `.`.
+/// The characters that are not escaped in names of nodes.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The time within which the target must be written.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +49,6 @@ pub struct Drivers {
     zookeeper: ZooKeeper,
     path: String,
     name: String,
-    /// The node of this driver. It is registered at the first report.
     own: OnceLock<HeldRegistration>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
@@ -57,19 +56,16 @@ pub struct Drivers {
     has_failed: AtomicBool,
 }
 
-/// The drivers' nodes and their parent node, as they were last read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The version of the parent node, and the target that it contains; `None` if the node does not exist.
+    /// The version of the parent node, and its target; `None` if the node does not exist.
     parent: Option<(i32, Option<Digest>)>,
-    /// The reports of drivers by the names of their nodes; `None` for a node whose data cannot be parsed.
+    /// The reports by the names of the drivers' nodes; `None` for a report that cannot be parsed.
     drivers: BTreeMap<String, Option<DriverEntry>>,
-    /// The reason why the nodes may have changed since they were read.
     stale_reason: Option<String>,
     is_refused: bool,
 }
 
-/// The data in the node of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct DriverEntry {
     name: String,
@@ -77,7 +73,6 @@ struct DriverEntry {
     report: TableReport,
 }
 
-/// The data in the parent node of the drivers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ParentData {
     target: Digest,
@@ -131,7 +126,6 @@ impl Drivers {
         self.update(&seen);
     }
 
-    /// Reads the nodes after every change. When the session is lost, continues in a new session. Never returns.
     async fn follow(&self) {
         let follow = |client| async move {
             follow::follow_session(&client, &self.path, |seen| self.update(seen)).await
@@ -141,7 +135,6 @@ impl Drivers {
             .await;
     }
 
-    /// Calls `notify_changed` whenever this driver is registered, or loses its registration. Never returns.
     async fn follow_own(&self) {
         if let Some(own) = self.own.get() {
             let mut states = own.states();
@@ -152,8 +145,7 @@ impl Drivers {
         std::future::pending().await
     }
 
-    /// Writes the target into the parent node. If another driver has changed the node since it was read, nothing is
-    /// written, which is not an error.
+    /// Writes the target into the parent node, unless another driver has changed the node since it was read.
     async fn write(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
         let client = self.zookeeper.client().await?;
         let data = serde_json::to_vec(&ParentData { target }).unwrap_or_default();
@@ -223,7 +215,6 @@ impl Transport for Drivers {
     }
 }
 
-/// Derives the state of the agreement from the nodes of all drivers, and from the registration and name of this driver.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &DriverEntry)> = seen
         .drivers
@@ -235,7 +226,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that lost its session has two nodes until ZooKeeper removes the old one, so only the newest counts.
+    // A driver that lost its session has two nodes until ZooKeeper removes the old one.
     let newest = entries
         .iter()
         .enumerate()
@@ -268,7 +259,6 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
     }
 }
 
-/// Returns the unique name of a driver: its host, port and ID.
 fn name(host: &str, port: u16, id: &str) -> String {
     let allowed = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,

@@ -113,8 +113,7 @@ struct Inner {
 }
 
 impl MesosDriver {
-    /// Creates a driver. `cluster` is the Kubernetes cluster with the custom resources that clients may access;
-    /// `limits` apply to the bodies of requests.
+    /// Creates a driver. `cluster` is the Kubernetes cluster with the custom resources that clients may access.
     pub fn new(
         config: BcsConfig,
         ensembles: &Ensembles,

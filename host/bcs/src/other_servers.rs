@@ -20,14 +20,12 @@ use crate::{reply, scheduler::OtherServer};
 #[derive(Debug)]
 pub(crate) struct OtherServers {
     consoles: Consoles,
-    /// The Kubernetes cluster whose custom resources clients may access; `None` if they may access none.
     cluster: Option<Cluster>,
     limits: BodyLimits,
 }
 
 impl OtherServers {
-    /// Creates the clients of consoles and of the kube-apiserver. `upstream` has the timeouts and TLS settings of
-    /// connections to consoles; `limits` apply to the bodies sent to the kube-apiserver.
+    /// `upstream` has the timeouts and TLS settings of connections to consoles.
     pub(crate) fn new(
         consoles: ConsoleConfig,
         cluster: Option<Cluster>,
@@ -41,8 +39,7 @@ impl OtherServers {
         }
     }
 
-    /// Sends a request to one of these servers. Returns its reply, or an error reply of this program; `None` if the
-    /// request is for a kube-apiserver and none is configured.
+    /// Returns the server's reply or an error reply; `None` if the request needs a kube-apiserver but none is configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,
@@ -70,7 +67,7 @@ impl OtherServers {
     }
 }
 
-/// Returns a reply in plain text, as servers in Go write errors. `how` is the name of the error in the access log.
+/// Returns a reply as servers in Go write errors. `how` is the name of the error in the access log.
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
     Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
 }

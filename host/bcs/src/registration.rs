@@ -26,7 +26,7 @@ const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 /// The node below which gateways register, as bcs-api does.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 
-/// When the drivers agree on a new table, the time within which each driver must serve it.
+/// The time within which each driver must serve a table on which the drivers agreed.
 const SWITCH: Duration = Duration::from_secs(1);
 
 /// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers in the
@@ -195,7 +195,6 @@ pub(crate) fn hostname(config: Option<&RegistrationConfig>) -> String {
     named.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
-/// Returns the data that the registration contains. `cluster` is empty for a gateway, because it serves many clusters.
 fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
     let own = own_ip(config, ports);
     if own.is_unspecified() {

@@ -101,7 +101,7 @@ pub fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<B
 pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
-    // This cannot fail, because plain data is serialized to memory.
+    // Writing to memory cannot fail.
     let _ = value.serialize(&mut serializer);
     text
 }

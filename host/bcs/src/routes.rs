@@ -33,7 +33,6 @@ pub enum RouteVerb {
 impl RouteVerb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
-    /// Returns whether a request with this method has a body with the object to create or update.
     pub(crate) fn creates_or_changes(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
@@ -97,7 +96,7 @@ pub struct RouteCall {
 }
 
 impl RouteCall {
-    /// Parses the template of the path and query; `None` if it is invalid. A test checks the templates of all routes.
+    /// A test checks that the templates of all routes are valid.
     pub(crate) fn target(&self) -> Option<SchedulerTarget> {
         SchedulerTarget::parse(self.target)
     }
@@ -123,7 +122,6 @@ pub enum ForwardedBody {
 }
 
 impl ForwardedBody {
-    /// Returns whether the object in the client's body must name its kind.
     fn needs_kind(self) -> bool {
         match self {
             Self::Nothing | Self::AsIs | Self::Message => false,

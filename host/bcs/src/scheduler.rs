@@ -29,13 +29,12 @@ pub use self::{
 };
 use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
-/// The number of bytes at the beginning of a reply's body from which it is decided how to pass on the reply.
+/// The number of bytes of a reply's body that decide how the reply is passed on.
 const PEEK: usize = 1024;
 
-/// If no server has processed a request, the pause before all servers are tried again.
+/// The pause before all servers are tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The `tower` service that forwards requests after the chains.
 pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// Forwards requests that have passed the chains. Lives as long as the driver.
@@ -46,19 +45,17 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 #[derive(Debug)]
 pub(crate) struct SchedulerForwarder {
     pub(crate) dialect: Arc<Bcs>,
-    /// The limits of the bodies that are read to be translated.
     pub(crate) limits: BodyLimits,
     pub(crate) upstream: Upstream,
     /// The longest time to wait for the beginning of a reply's body after the head of the reply has arrived.
     pub(crate) reply_timeout: Duration,
-    /// The longest time to look for a server that processes a request, after a first server did not.
+    /// The longest time to look for a server that processes a request.
     pub(crate) retry_timeout: Duration,
     pub(crate) other_servers: OtherServers,
 }
 
 enum SentRequest {
     Whole(Bytes),
-    /// The body streams from the client, so it can be sent only once.
     Streamed(Body),
 }
 
@@ -94,7 +91,6 @@ impl SchedulerForwarder {
         reply.unwrap_or_else(|error| self.end(&error.end()))
     }
 
-    /// Reads the body of a request, because its translation depends on the body, and forwards the request.
     async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
@@ -117,7 +113,7 @@ impl SchedulerForwarder {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // A client that is still sending might not read the reply, so the rest of its body is read.
+                    // A client that is still sending might not read the reply.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -131,7 +127,6 @@ impl SchedulerForwarder {
         })
     }
 
-    /// Returns the request to the upstream, and the rest of the client's body, which is not forwarded.
     fn rewrite(
         rewritten: RewrittenRequest,
         head: &Parts,
@@ -140,7 +135,7 @@ impl SchedulerForwarder {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (SentRequest::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (SentRequest::Whole(bytes), Body::empty()),
-            // The new request has no header `Content-Encoding`, so a body that is encoded cannot be forwarded.
+            // The new request has no header `Content-Encoding`.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (SentRequest::Streamed(body), Body::empty()),
@@ -160,7 +155,7 @@ impl SchedulerForwarder {
                 head.headers.append(&name, value.clone());
             }
         }
-        // With POST and PUT, some servers require the header even if the body is empty (RFC 9110, section 8.6).
+        // Some servers require the header even if the body is empty (RFC 9110, section 8.6).
         let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
             head.headers.insert(CONTENT_LENGTH, length.into());
@@ -212,10 +207,8 @@ impl SchedulerForwarder {
         Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
     }
 
-    /// Converts the upstream's reply into the reply for the client. An error means that the server did not process the
-    /// request; it contains the reply in case no other server does.
+    /// An error means that the server did not process the request.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        // A compressed reply, which was not requested, cannot be inspected, so it is passed on unchanged.
         if encoding(reply.headers()).is_some() {
             return Ok(reply);
         }
@@ -254,7 +247,6 @@ impl SchedulerForwarder {
         Passage::Ended("upstream-invalid").mark(reply.map(Body::from))
     }
 
-    /// Returns the reply to a request whose body could not be read, or to which the upstream did not reply.
     fn end(&self, end: &EndReason<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))

@@ -41,7 +41,6 @@ use crate::{
     scheduler::{NextBody, OtherServer, RewrittenRequest, SchedulerForwarding, relay::DEFINITIONS_VERSION},
 };
 
-/// The type of an object in a body, and the documented spelling of its keys.
 struct Schema {
     kind: GoType,
     spelling: EnforcedSpelling,
@@ -137,8 +136,6 @@ fn translated_message(body: &Bytes) -> Result<(TargetValues, NextBody), Translat
     Ok((TargetValues::default(), NextBody::New(sent.into())))
 }
 
-/// Translates the body with an application, process, deployment or daemonset. Returns the values from it that the
-/// scheduler's path contains, and the translated body.
 fn translated_workload(
     body: &Bytes,
     kind: RequiredKind,
@@ -148,7 +145,6 @@ fn translated_workload(
     let text = schema
         .spelled(utf8(body, TranslationFault::Json)?)
         .map_err(|error| TranslationFault::Json(describe(&error)))?;
-    // In most bodies, all keys have the documented spelling, so the value is not parsed again.
     let value = if text == checked {
         schema.accepted(value)?
     } else {
@@ -161,7 +157,7 @@ fn translated_workload(
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Checks the kind of the object in a body. Returns the text with the documented spelling of `kind`, and its value.
+/// Returns the text with the documented spelling of `kind`, and its value.
 fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), TranslationFault> {
     let text = HEAD
         .spelled(utf8(body, TranslationFault::TypeMeta)?)
@@ -188,7 +184,6 @@ fn describe(error: &SpellingError) -> String {
     }
 }
 
-/// Returns the request to the scheduler, which has none of the headers of the client's request.
 fn rewritten(
     matched: &MatchedTarget,
     call: RouteCall,
@@ -202,7 +197,7 @@ fn rewritten(
     for name in [CONTENT_TYPE, ACCEPT] {
         headers.insert(name, HeaderValue::from_static("application/json"));
     }
-    // The scheduler must not compress the reply, because the beginning of the reply is inspected.
+    // The scheduler must not compress the reply, because its beginning is inspected.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     Ok(SchedulerForwarding::Rewritten(RewrittenRequest {
         method: call.verb.method(),
@@ -238,8 +233,7 @@ fn definitions(
     ))
 }
 
-/// Returns the definition of a custom resource with the `apiVersion` that a kube-apiserver expects. A body that is not
-/// an object is forwarded unchanged; the kube-apiserver then refuses it.
+/// A body that is not an object is forwarded unchanged; the kube-apiserver then refuses it.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut definition)) => {
@@ -250,7 +244,6 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
     }
 }
 
-/// Returns a path to which the segments of `below` are appended, percent-encoded, and then the unchanged query.
 fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, TranslationFault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {
@@ -264,7 +257,6 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Translat
     PathAndQuery::try_from(text).map_err(|error| TranslationFault::TooLong(error.to_string()))
 }
 
-/// Returns the error reply for a request that no route matches. `methods` are those of other routes with its path.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // bcs-mesos-driver writes these messages as plain text; here, they are in an envelope.
     let message = match status {

@@ -35,7 +35,7 @@ pub struct StoredState {
 }
 
 impl KubernetesApi {
-    /// Returns the operation of a request that changes a resource or opens a connection to it; `None` for a read.
+    /// Returns the operation of a request that writes or opens a connection; `None` for a read.
     fn operation(head: &Parts, target: &ResourceTarget) -> Result<Option<Operation>, Rejection> {
         if target.is_connect() {
             return Ok(Some(Operation::Connect));
@@ -45,14 +45,13 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // The API server treats this as a write, but may pass it to a server where it could open a connection.
+            // The API server may pass such a write to a server where it could open a connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
             }
             Method::POST => Operation::Create,
             Method::DELETE => Operation::Delete,
-            // If the object does not exist, PUT and PATCH create it.
             Method::PUT | Method::PATCH => match head.extensions.get::<StoredState>() {
                 Some(StoredState { object: None, .. }) => Operation::Create,
                 _ => Operation::Update,
@@ -90,7 +89,7 @@ impl Dialect for KubernetesApi {
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let found = inspection.detail.get::<ResourceTarget>();
-        // There always is a target, because `classify` has stored it.
+        // `classify` has always stored a target.
         let target = found.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
@@ -189,7 +188,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // A key of the identity in another case is refused: the API server ignores it, but hooks may read it.
+    // The API server ignores a key in another case, but hooks may read it.
     match admittance_admission::EnforcedSpelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
@@ -200,8 +199,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     }
 }
 
-/// Returns the kind of an object, or an error if the object does not state it. The API server would take a missing kind
-/// from the path, but hooks do not know the path.
+/// The API server would take a missing kind from the path, but hooks do not know the path.
 fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     let head = object.head();
     match (&head.api_version, &head.kind) {
@@ -215,14 +213,13 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// Parses the options in the body of a DELETE. Returns `None` if the body is not JSON: Go clients may send Protocol
-/// Buffers, which hooks cannot read.
+/// Returns `None` if the body is not JSON: Go clients may send Protocol Buffers, which hooks cannot read.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()
 }
 
-/// Returns whether the body is JSON. A body without a content type is assumed to be JSON, as the API server does.
+/// A body without a content type is assumed to be JSON, as the API server does.
 fn is_json(head: &Parts) -> bool {
     let mut values = head.headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return true };
@@ -235,7 +232,7 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request to which a chain applies now. When its head was read, none did, so `what` was not fetched.
+/// Rejects a request to which no chain applied when its head was read, so that `what` is missing.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

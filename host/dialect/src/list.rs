@@ -122,7 +122,6 @@ impl ItemPath {
         self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
-    /// Returns an example of the path, in which `x` replaces every placeholder.
     fn sample(&self) -> Result<PathAndQuery, ListError> {
         self.filled(|_| Ok("x".to_owned()))
     }
@@ -151,7 +150,7 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns the value in an item as a path segment; `None` if it is empty or dots, as servers remove such segments.
+/// Returns `None` if the value is empty or dots, because servers remove such segments.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {

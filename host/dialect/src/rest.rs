@@ -104,23 +104,22 @@ pub enum RouteProblem {
     StoredPath(String),
 }
 
-/// A route, with data that is derived from it once, when the configuration is read.
+/// A route, with data that is derived when the configuration is read.
 #[derive(Debug)]
 struct PreparedRoute {
     route: RestRoute,
     template: Router<()>,
-    /// The path template in lower case, for servers that ignore case. Names of parameters are not converted.
+    /// For servers that ignore case. Names of parameters are not converted.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
-    /// The path of the stored object; `None` if the path of the client's request is used.
+    /// `None` if the path of the client's request is used.
     stored_path: Option<StoredPath>,
     spelling: EnforcedSpelling,
     object_spelling: EnforcedSpelling,
 }
 
-/// The route that matched a request, and the values of its path parameters. Both are kept until the body is read.
 #[derive(Clone, Debug)]
 struct MatchedRoute {
     route: Arc<PreparedRoute>,
@@ -225,7 +224,7 @@ impl PreparedRoute {
     }
 }
 
-/// Returns the fields that no stage may change. By default, name, namespace and kind are read from these fields.
+/// By default, name, namespace and kind are read from these fields.
 fn identity(route: &RestRoute) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
@@ -308,7 +307,6 @@ impl Dialect for Rest {
         let (mut request, canonical) = match matched.document(head, body)? {
             BodyDocument::Nothing => return Ok(BodyReading::Nothing),
             BodyDocument::Empty => {
-                // If the request has no body, name and namespace are read from the stored object.
                 let text = old_object
                     .as_ref()
                     .map(|stored| wrap_at(stored.text(), &matched.route.route.object));
@@ -348,7 +346,7 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let replaced = pointer.and_then(|pointer| replace_at(body, pointer, object));
-        // `read` has already found the object in the body, so the fallback is not used.
+        // `read` has already found the object in the body.
         Ok(replaced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 
@@ -392,7 +390,7 @@ impl Dialect for Rest {
     }
 }
 
-/// Returns the body with `object` in place of the value at this path; `None` if the body has no such path.
+/// Returns `None` if the body has no such path.
 fn replace_at(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
     let place = pointer.locate(body)?;
     let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);

@@ -3,16 +3,15 @@
 use admittance_admission::Pointer;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A path and query with placeholders in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathTemplate<P> {
-    /// The placeholders in order, each with the text before it.
+    /// Each placeholder comes with the text before it.
     parts: Vec<(String, P)>,
     end: String,
 }
 
 impl<P> PathTemplate<P> {
-    /// Parses a template; returns `None` if it does not begin with a slash, or if a placeholder is invalid.
+    /// Returns `None` if the template does not begin with a slash, or if a placeholder is invalid.
     pub(crate) fn parse(text: &str, placeholder: impl Fn(&str) -> Option<P>) -> Option<Self> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -29,7 +28,6 @@ impl<P> PathTemplate<P> {
         self.parts.iter().map(|(_, placeholder)| placeholder)
     }
 
-    /// Returns the path with each placeholder replaced by its value, which is percent-encoded.
     pub(crate) fn filled<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
         let mut text = String::new();
         for (before, placeholder) in &self.parts {
@@ -40,19 +38,18 @@ impl<P> PathTemplate<P> {
     }
 }
 
-/// The encoding that leaves only the unreserved characters of RFC 3986 unchanged in a path or a query.
+/// Encodes everything but the unreserved characters of RFC 3986.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// Percent-encodes a value, so that it can be a segment of a path or a part of a query.
 pub(crate) fn encoded(value: &str) -> String {
     utf8_percent_encode(value, UNRESERVED).to_string()
 }
 
-/// Returns whether a value can be a path segment. Empty and dot segments cannot, because servers remove them.
+/// Servers remove empty and dot segments.
 pub(crate) fn is_segment(value: &str) -> bool {
     !["", ".", ".."].contains(&value)
 }

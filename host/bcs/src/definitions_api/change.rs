@@ -30,7 +30,6 @@ pub(super) enum DefinitionWrite {
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     pub(super) host: Host,
-    /// The client that requests the change, as the history shows it.
     pub(super) by: Option<String>,
 }
 
@@ -151,7 +150,6 @@ impl Changer {
     }
 }
 
-/// Returns whether a concurrent change caused the error, so that a retry may succeed.
 fn is_conflict(error: &ChangeError) -> bool {
     matches!(
         error,

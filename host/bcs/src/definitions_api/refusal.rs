@@ -5,11 +5,10 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// Stands for the name of a file in the location of a mistake that is in the client's body. Messages leave out such a
-/// location, because its line may differ from the line in the body that the client sent.
+/// Stands for the name of a file in the location of a mistake. Messages to the client leave out such a location.
 pub(super) const BODY: &str = "body";
 
-/// The maximum number of mistakes in a reply. A body may have a million mistakes.
+/// The maximum number of mistakes in a reply.
 const MAX_REPORTED: usize = 50;
 
 /// The reason why a request about a definition fails. `Display` writes bcs-mesos-driver's message, with details added.
@@ -26,10 +25,9 @@ pub(super) enum DefinitionRefusal {
     },
     #[error("admission not exist: there is no {0}")]
     NotFound(DefinitionName),
-    /// The client reads a definition that does not exist. bcs-mesos-driver has no error code for this case.
+    /// bcs-mesos-driver has no error code for this case.
     #[error("admission not exist: there is no {0}")]
     NotFoundOnGet(DefinitionName),
-    /// The stored document with this name is not a valid definition.
     #[error("the stored document of {0} is not a definition: replace it with PUT, or DELETE it")]
     Unreadable(DefinitionName),
     #[error("{0}")]
@@ -83,7 +81,7 @@ impl DefinitionRefusal {
     }
 }
 
-/// Creates a refusal from mistakes. The flag of a mistake is true if the mistake is in the client's own definition.
+/// The flag of a mistake is true if the mistake is in the client's own definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes
@@ -126,8 +124,7 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Returns the message of an error without the name of a file. The client has sent the definition in a request, so the
-/// name would mean nothing to it.
+/// Returns the message of an error without the name of a file, which would mean nothing to the client.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

@@ -7,17 +7,10 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DefinitionRequest {
-    /// Creates the definition in the body, in this namespace if the body names none.
-    Create {
-        namespace: String,
-    },
-    /// Updates the definition in the body, in this namespace if the body names none.
-    Update {
-        namespace: String,
-    },
+    Create { namespace: String },
+    Update { namespace: String },
     Delete(DefinitionName),
     Get(DefinitionName),
-    /// Lists the definitions of all namespaces.
     List,
 }
 
@@ -25,7 +18,7 @@ impl DefinitionRequest {
     /// Parses a request about definitions of hooks. Returns `None` for requests about anything else.
     pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Every route of definitions contains `admissionwebhook`, so the route of other requests is not looked up.
+        // Saves the lookup of the route for most other requests.
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }
@@ -82,7 +75,7 @@ mod tests {
             ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
             // A path with encoded letters, doubled slashes and dot segments is recognized.
             ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
-            // The rest of the rows: requests for other routes, and requests that match no route, are not recognized.
+            // The rest of the rows are not requests for definitions.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
             ("POST", "/namespaces/n/admissionwebhook/w", None),

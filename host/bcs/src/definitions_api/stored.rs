@@ -6,12 +6,11 @@ use admittance_definitions::{BcsObject, Location, StoredDefinition};
 use super::refusal::DefinitionRefusal;
 use crate::definition_name::DefinitionName;
 
-/// A stored definition of BCS, and its parsed content.
 #[derive(Debug)]
 pub(super) struct StoredBcsDefinition {
     pub(super) definition: StoredDefinition,
     pub(super) name: DefinitionName,
-    /// The parsed content; `None` if it cannot be parsed, so that the definition is known only by its path.
+    /// `None` if the content cannot be parsed.
     pub(super) object: Option<BcsObject>,
 }
 
@@ -31,7 +30,7 @@ impl StoredBcsDefinition {
         })
     }
 
-    /// Returns the text after an update to `object`. The name and namespace of a valid stored definition are kept.
+    /// The name and namespace of a valid stored definition are kept.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),
@@ -50,7 +49,6 @@ impl StoredBcsDefinition {
     }
 }
 
-/// Returns all definitions of BCS, sorted by namespace and name.
 pub(super) async fn all(host: &Host) -> Result<Vec<StoredBcsDefinition>, DefinitionRefusal> {
     let definitions = host.definitions().await.map_err(DefinitionRefusal::failed)?;
     let mut stored: Vec<StoredBcsDefinition> = definitions

@@ -30,13 +30,11 @@ fn bcs() -> &'static Bcs {
     &DRIVER_BEHIND
 }
 
-/// Returns the dialect whose upstream is the scheduler.
 fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
 
-/// Describes in one line how a request is handled: the method, target and body of the request to the scheduler, the
-/// name of another server to which it is sent, or the status and text of the reply.
+/// Describes in one line how a request is handled.
 fn describe(forwarding: SchedulerForwarding) -> String {
     match forwarding {
         SchedulerForwarding::Rewritten(RewrittenRequest {
@@ -75,7 +73,6 @@ fn describe(forwarding: SchedulerForwarding) -> String {
     }
 }
 
-/// Returns how a request is forwarded after its body was read.
 fn translate(head: &Parts, body: &Bytes) -> SchedulerForwarding {
     forwarding(head, Some(body)).unwrap()
 }
@@ -115,7 +112,7 @@ fn requests_are_classified_by_method_and_path() {
         ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
         ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("PATCH", "/other", &[], "pass"),
-        // The next rows: lenient servers could match these odd paths to routes.
+        // Lenient servers could match these odd paths to routes.
         ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
@@ -135,7 +132,6 @@ fn requests_are_classified_by_method_and_path() {
         ("POST", "/mesosdriver/v4/webconsole/x", &[], "http header BCS-ClusterID  don't exist"),
         ("POST", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("POST", "/mesosdriver/v4/customresourcedefinitions", good, "pass"),
-        // A path that begins with a forwarded prefix but leaves it again does not bypass the hooks.
         ("POST", "/mesosdriver/v4/webconsole/../namespaces/ns/applications", good, "CREATE"),
         ("POST", "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications", good, "CREATE"),
         ("POST", "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications", good, "CREATE"),
@@ -153,7 +149,6 @@ fn requests_are_classified_by_method_and_path() {
         };
         if expected.starts_with("the request is ambiguous") {
             assert!(got.starts_with(expected), "{method} {path}: {got}");
-            // The scheduler gets a request that this program writes itself, so an ambiguous request is not refused.
             let class = scheduler().classify(&head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {
@@ -309,7 +304,6 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
         reason: "too much",
     };
     assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
-    // A line break in a message does not add a header to the reply.
     assert_eq!(
         bcs()
             .reply(&EndReason::BodyUnreadable { reason: "a\r\nb: c" })

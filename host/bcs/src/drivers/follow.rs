@@ -8,18 +8,15 @@ use zookeeper_client::{Client, Error};
 use super::{DriverNodes, ParentData};
 use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
 
-/// A request to ZooKeeper by which a part of the drivers' state is read and watched.
 #[derive(Debug)]
 enum WatchedNode {
-    /// Whether the drivers' parent node exists.
     Existence,
-    /// The data of the drivers' parent node.
     Target,
     Names,
     Driver(String),
 }
 
-/// Calls `show` with the current nodes of the drivers, at once and after every change, until a request fails.
+/// Calls `show` with the current nodes at once and after every change, until a request fails.
 pub(super) async fn follow_session(
     client: &Client,
     path: &str,
@@ -66,7 +63,7 @@ struct DriverReading<'a> {
 }
 
 impl DriverReading<'_> {
-    /// Reads a part of the state. Returns a watch for its next change; adds to `due` the parts that must be read next.
+    /// Reads and watches a node. Adds to `due` what must be read next.
     async fn read(
         &mut self,
         node: &WatchedNode,
@@ -102,7 +99,6 @@ impl DriverReading<'_> {
                     self.update_drivers(names, due);
                     Ok(Some(watch))
                 }
-                // When the parent node is created, the watch of its existence fires, and its children are read again.
                 Err(Error::NoNode) => Ok(None),
                 Err(error) => Err(error).at("reading the children of", self.path),
             },
@@ -124,7 +120,6 @@ impl DriverReading<'_> {
         }
     }
 
-    /// Adds to `due` the drivers that have a new node, and forgets the drivers whose node is gone.
     fn update_drivers(&mut self, names: Vec<String>, due: &mut Vec<WatchedNode>) {
         let mut before = std::mem::take(&mut self.seen.drivers);
         let mut known = BTreeMap::new();

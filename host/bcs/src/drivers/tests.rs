@@ -42,8 +42,7 @@ fn a_driver_writes_its_status_to_its_zookeeper_node() {
     }
 }
 
-/// Returns, for nodes with these sequence numbers: the names of their drivers, the leader's name, and whether this
-/// driver is the leader.
+/// Returns the names of the drivers, the leader's name, and whether this driver is the leader.
 fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()

@@ -68,20 +68,17 @@ pub(super) struct Consoles {
 }
 
 impl Consoles {
-    /// Creates the client of consoles. Connections have the upstream's timeouts and, over TLS, its TLS settings.
     pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
         Self { config, upstream }
     }
 
-    /// Forwards a request with the client's headers to the console on a host. If the console switches protocols, client
-    /// and console are connected by a tunnel.
     pub(super) async fn send(
         &self,
         host: IpAddr,
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // An IPv4 address in the form of IPv6 is converted, so that the allowed networks apply to it.
+        // The allowed networks must also apply to an IPv4 address in the form of IPv6.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");
@@ -112,7 +109,6 @@ impl Consoles {
     }
 }
 
-/// Returns the error reply to a request for a console that does not respond.
 fn no_reply(is_websocket: bool, end: &EndReason<'_>) -> Response<Body> {
     let (status, text) = if is_websocket {
         (

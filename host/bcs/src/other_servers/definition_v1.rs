@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use crate::scheduler::relay::{DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION};
 
-/// Returns the path of a request for definitions with the version `v1` in place of `v1beta1`.
 pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     let path = to
         .as_str()
@@ -14,8 +13,7 @@ pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     path.parse().ok()
 }
 
-/// Rewrites a definition of the version `v1beta1` as one of `v1`. Any other body is returned unchanged; the
-/// kube-apiserver then refuses it.
+/// Rewrites a definition as one of `v1`. Any other body is returned unchanged; the kube-apiserver then refuses it.
 pub(super) fn converted(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();
@@ -30,7 +28,7 @@ pub(super) fn converted(body: &Bytes) -> Bytes {
     Value::Object(definition).to_string().into()
 }
 
-/// Moves fields into each version of a definition that `v1beta1` has only once, for all versions.
+/// Moves fields into each version of a definition that `v1beta1` has only once.
 fn convert_spec(spec: &mut Map<String, Value>) {
     let version = spec.remove("version");
     let mut shared: Vec<(&str, Value)> = Vec::new();
@@ -63,7 +61,6 @@ fn convert_spec(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Adds to the schema what `v1` demands: a type and, if unknown fields are kept, an extension that says so.
 fn convert_schema(schema: &mut Map<String, Value>, keeps_unknown: bool) {
     let root = schema.entry("openAPIV3Schema").or_insert_with(|| json!({}));
     if let Value::Object(root) = root {

@@ -15,11 +15,10 @@ use serde::Deserialize;
 use super::{definition_v1, plain};
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// The size in bytes of the largest reply that is read and rewritten. Even a list of all definitions is smaller.
+/// The maximum size in bytes of a reply that is rewritten. Even a list of all definitions is smaller.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Forwards a request for definitions of custom resources with the version `v1beta1`, and once more with `v1` if the
-/// server no longer has `v1beta1`. In the reply, the version is replaced by the one that clients of the driver expect.
+/// Forwards a request for definitions of custom resources with `v1beta1`, or with `v1` if the server lacks that.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -33,7 +32,7 @@ pub(super) async fn definitions(
         NextBody::AsIs => limits.collect(&head, body).await?,
         NextBody::New(body) => body,
     };
-    // The kube-apiserver must not compress the reply, because it is rewritten.
+    // The reply must not be compressed, because it is rewritten.
     head.headers.remove(ACCEPT_ENCODING);
     let extensions = head.extensions.clone();
     let newer = definition_v1::path(&to).map(|to| request(head.clone(), to, definition_v1::converted(&body)));
@@ -67,7 +66,6 @@ pub(super) async fn definitions(
     }
 }
 
-/// Forwards a request for custom resources. Creates the namespace of a new resource if it does not exist.
 pub(super) async fn custom_resources(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -80,7 +78,7 @@ pub(super) async fn custom_resources(
         && let Some(namespace) = namespace_of(&body)
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
-        // The custom resource is created anyway. If its namespace does not exist, the kube-apiserver reports that.
+        // If the namespace does not exist, the kube-apiserver reports that.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {
@@ -95,8 +93,7 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// Returns whether the kube-apiserver lacks the API version in the path. If it does, the body of its 404 is not JSON;
-/// if only the resource is missing, the body is JSON.
+/// If the kube-apiserver lacks the API version, the body of its 404 is not JSON.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)
@@ -111,7 +108,6 @@ fn namespace_of(body: &[u8]) -> Option<String> {
     struct KubernetesMetadata {
         namespace: Option<String>,
     }
-    // A body without metadata is not an object, so it names no namespace that could be created.
     let object: KubernetesObject = serde_json::from_slice(body).ok()?;
     object.metadata.namespace
 }

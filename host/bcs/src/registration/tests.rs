@@ -66,7 +66,6 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
             ("cluster", drivers.clone(), name.clone(), within.clone()),
         ]
     );
-    // In these cases, the cluster's own ensemble is also the service ensemble.
     for one in [
         ZooKeeperConfig {
             service: None,

@@ -11,7 +11,7 @@ use super::{DriverRoute, PREFIX, RouteAction, RouteVerb, SchedulerTarget, routes
 #[derive(Clone, Debug)]
 pub enum RouteLookup {
     Found(MatchedTarget),
-    /// No route has this path and method, but routes with other methods have the path: these methods.
+    /// No route has this path and method, but routes with these methods have the path.
     OtherMethod(Vec<Method>),
     NotFound,
 }
@@ -40,8 +40,7 @@ struct PreparedTarget {
     target: Option<SchedulerTarget>,
 }
 
-/// A path matcher for each method. One for all would not do: `/applications/rollback` is a literal path for PUT, but
-/// for GET the path of an application with this name.
+/// A path matcher for each method, because `/applications/rollback` is a route only for PUT.
 #[derive(Debug)]
 struct MethodMatchers {
     routers: Vec<(RouteVerb, Router<PreparedTarget>)>,
@@ -59,7 +58,7 @@ static ROUTING: LazyLock<MethodMatchers> = LazyLock::new(|| MethodMatchers {
                     | RouteAction::CustomResourceDefinitions
                     | RouteAction::CustomResources => None,
                 };
-                // This never fails, because a test checks that the router accepts every pattern.
+                // A test checks that the router accepts every pattern.
                 let _ = router.insert(pattern(route.path), PreparedTarget { route, target });
             }
             (*verb, router)
@@ -71,7 +70,6 @@ pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 
-/// Returns whether the route with this method and path requires that the object in the body names its kind.
 pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     let Some(path) = path.strip_prefix(PREFIX) else {
         return false;

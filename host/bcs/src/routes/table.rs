@@ -40,7 +40,7 @@ const fn define(verb: RouteVerb, target: &'static str, body: ForwardedBody) -> R
 /// All 85 routes of bcs-mesos-driver.
 #[rustfmt::skip]
 pub(crate) const ROUTES: [DriverRoute; 85] = [
-    // Routes for applications.
+    // Applications.
     row(Write, Post,   "/namespaces/{ns}/applications",                          send(Post,   "/v1/apps", Version(Application)), "create an application"),
     row(Write, Put,    "/namespaces/{ns}/applications",                          send(Post,   "/v1/apps/{RunAs}/{ID}/update?instances=&args=", Version(Application)), "update an application"),
     row(Write, Delete, "/namespaces/{ns}/applications/{name}",                   send(Delete, "/v1/apps/{ns}/{name}?enforce=&kind=application", Nothing), "delete an application"),
@@ -48,7 +48,7 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Put,    "/namespaces/{ns}/applications/{name}/scale/{instances}", send(Post,   "/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application", Nothing), "scale an application"),
     row(Read,  Get,    "/namespaces/{ns}/applications",                          send(Get,    "/v1/{ns}/apps?kind=application", Nothing), "list applications"),
     row(Read,  Get,    "/namespaces/{ns}/applications/{name}",                   send(Get,    "/v1/apps/{ns}/{name}?kind=application", Nothing), "get an application"),
-    // Routes for processes.
+    // Processes.
     row(Write, Post,   "/namespaces/{ns}/processes",                             send(Post,   "/v1/apps", Version(Process)), "create a process"),
     row(Write, Put,    "/namespaces/{ns}/processes",                             send(Post,   "/v1/apps/{RunAs}/{ID}/update?instances=&args=", Version(Process)), "update a process"),
     row(Write, Delete, "/namespaces/{ns}/processes/{name}",                      send(Delete, "/v1/apps/{ns}/{name}?enforce=&kind=process", Nothing), "delete a process"),
@@ -56,7 +56,7 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Put,    "/namespaces/{ns}/processes/{name}/scale/{instances}",    send(Post,   "/v1/apps/{ns}/{name}/scale?instances={instances}&kind=process", Nothing), "scale a process"),
     row(Read,  Get,    "/namespaces/{ns}/processes",                             send(Get,    "/v1/{ns}/apps?kind=process", Nothing), "list processes"),
     row(Read,  Get,    "/namespaces/{ns}/processes/{name}",                      send(Get,    "/v1/apps/{ns}/{name}?kind=process", Nothing), "get a process"),
-    // Routes for messages, tasks, taskgroups and versions of applications.
+    // Messages, tasks, taskgroups and versions of applications.
     row(Write, Post,   "/namespaces/{ns}/applications/{name}/message",           send(Post,   "/v1/apps/{ns}/{name}/message", Message), "send a message to an application"),
     row(Write, Post,   "/namespaces/{ns}/applications/{name}/taskgroups/{taskgroup-name}/message", send(Post, "/v1/apps/{ns}/{name}/message/{taskgroup-name}", Message), "send a message to a taskgroup"),
     row(Read,  Get,    "/namespaces/{ns}/applications/{name}/tasks",             send(Get,    "/v1/apps/{ns}/{name}/tasks", Nothing), "list the tasks of an application"),
@@ -66,7 +66,7 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Post,   "/namespaces/{ns}/applications/{appid}/taskgroups/{taskGroupID}/reload",      send(Post, "/v1/taskgroup/{taskGroupID}/reload", Nothing), "reload a taskgroup"),
     row(Read,  Get,    "/namespaces/{ns}/applications/{name}/versions",          send(Get,    "/v1/apps/{ns}/{name}/versions", Nothing), "list the versions of an application"),
     row(Read,  Get,    "/namespaces/{ns}/applications/{name}/versions/{versionid}", send(Get, "/v1/apps/{ns}/{name}/versions/{versionid}", Nothing), "get a version of an application"),
-    // Routes for config maps, secrets and services.
+    // Config maps, secrets and services.
     row(Write, Post,   "/namespaces/{ns}/configmaps",                            send(Post,   "/v1/configmap", Checked(ConfigMap)), "create a config map"),
     row(Write, Put,    "/namespaces/{ns}/configmaps",                            send(Put,    "/v1/configmap", Checked(ConfigMap)), "update a config map"),
     row(Write, Delete, "/namespaces/{ns}/configmaps/{name}",                     send(Delete, "/v1/configmap/{ns}/{name}", Nothing), "delete a config map"),
@@ -76,11 +76,11 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Post,   "/namespaces/{ns}/services",                              send(Post,   "/v1/service", Checked(Service)), "create a service"),
     row(Write, Put,    "/namespaces/{ns}/services",                              send(Put,    "/v1/service", Checked(Service)), "update a service"),
     row(Write, Delete, "/namespaces/{ns}/services/{name}",                       send(Delete, "/v1/service/{ns}/{name}", Nothing), "delete a service"),
-    // Routes for the cluster as a whole.
+    // The cluster as a whole.
     row(Read,  Get,    "/cluster/resources",                                     send(Get,    "/v1/cluster/resources", Nothing), "get the resources of the cluster"),
     row(Read,  Get,    "/cluster/endpoints",                                     send(Get,    "/v1/cluster/endpoints", Nothing), "get the endpoints of the cluster"),
     row(Read,  Get,    "/cluster/current/offers",                                send(Get,    "/v1/cluster/current/offers", Nothing), "get the offers of the cluster"),
-    // Routes for deployments.
+    // Deployments.
     row(Write, Post,   "/namespaces/{ns}/deployments",                           send(Post,   "/v1/deployment/{metadata.namespace}/{metadata.name}", DeploymentDef), "create a deployment"),
     row(Write, Put,    "/namespaces/{ns}/deployments",                           send(Put,    "/v1/deployment/{metadata.namespace}/{metadata.name}?args=", DeploymentDef), "update a deployment"),
     row(Write, Delete, "/namespaces/{ns}/deployments/{name}",                    send(Delete, "/v1/deployment/{ns}/{name}?enforce=", Nothing), "delete a deployment"),
@@ -88,13 +88,13 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Put,    "/namespaces/{ns}/deployments/{name}/pauseupdate",        send(Post,   "/v1/deployment/{ns}/{name}/pauseupdate", Nothing), "pause the update of a deployment"),
     row(Write, Put,    "/namespaces/{ns}/deployments/{name}/resumeupdate",       send(Post,   "/v1/deployment/{ns}/{name}/resumeupdate", Nothing), "resume the update of a deployment"),
     row(Write, Put,    "/namespaces/{ns}/deployments/{name}/scale/{instances}",  send(Put,    "/v1/deployment/{ns}/{name}/scale/{instances:integer}", Nothing), "scale a deployment"),
-    // Routes for daemonsets.
+    // Daemonsets.
     row(Write, Post,   "/namespaces/{ns}/daemonset",                             send(Post,   "/v1/daemonsets", DaemonsetDef), "create a daemonset"),
     row(Write, Delete, "/namespaces/{ns}/daemonset/{name}",                      send(Delete, "/v1/daemonsets/{ns}/{name}?enforce=", Nothing), "delete a daemonset"),
-    // Routes for transactions.
+    // Transactions.
     row(Read,  Get,    "/transactions/{ns}",                                     send(Get,    "/v1/transactions/{ns}?objKind=&objName=", Nothing), "list transactions"),
     row(Write, Delete, "/transactions/{ns}/{name}",                              send(Delete, "/v1/transactions/{ns}/{name}", Nothing), "delete a transaction"),
-    // Routes for the settings of agents.
+    // Settings of agents.
     row(Read,  Get,    "/agentsettings",                                         send(Get,    "/v1/agentsettings?ips=", Nothing), "get the settings of agents"),
     row(Write, Delete, "/agentsettings",                                         send(Post,   "/v1/agentsettings/delete?ips=", Nothing), "delete the settings of agents"),
     row(Write, Post,   "/agentsettings",                                         send(Post,   "/v1/agentsettings", AsIs), "set the settings of agents"),
@@ -102,7 +102,7 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Post,   "/agentsettings/disable",                                 send(Post,   "/v1/agentsettings/disable?ips=", Nothing), "disable agents"),
     row(Write, Put,    "/agentsettings/taint",                                   send(Put,    "/v1/agentsettings/taint", AsIs), "taint agents"),
     row(Write, Put,    "/agentsettings/extendedresource",                        send(Put,    "/v1/agentsettings/extendedresource", AsIs), "update the extended resources of agents"),
-    // Deprecated routes for custom resources that the scheduler keeps.
+    // Deprecated: custom resources that the scheduler keeps.
     row(Write, Post,   "/crr/register",                                          send(Post,   "/v1/crr/register", AsIs), "register a custom resource"),
     row(Write, Post,   "/crd/namespaces/{ns}/{kind}",                            send(Post,   "/v1/crd/namespaces/{ns}/{kind}", AsIs), "create a custom resource"),
     row(Write, Put,    "/crd/namespaces/{ns}/{kind}",                            send(Put,    "/v1/crd/namespaces/{ns}/{kind}", AsIs), "update a custom resource"),
@@ -110,7 +110,7 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Read,  Get,    "/crd/namespaces/{ns}/{kind}/{name}",                     send(Get,    "/v1/crd/namespaces/{ns}/{kind}/{name}", Nothing), "get a custom resource"),
     row(Read,  Get,    "/crd/namespaces/{ns}/{kind}",                            send(Get,    "/v1/crd/namespaces/{ns}/{kind}", Nothing), "list the custom resources of a namespace"),
     row(Read,  Get,    "/crd/{kind}",                                            send(Get,    "/v1/crd/{kind}", Nothing), "list all custom resources of a kind"),
-    // Routes for images, definitions and commands.
+    // Images, definitions and commands.
     row(Write, Post,   "/image/commit/{taskgroup}",                              send(Post,   "/v1/image/commit/{taskgroup}?image=&url=", Nothing), "commit an image"),
     row(Read,  Get,    "/definition/application/{ns}/{name}",                    send(Get,    "/v1/definition/application/{ns}/{name}", Nothing), "get what defined an application"),
     row(Read,  Get,    "/definition/deployment/{ns}/{name}",                     send(Get,    "/v1/definition/deployment/{ns}/{name}", Nothing), "get what defined a deployment"),
@@ -120,13 +120,13 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Write, Post,   "/command/deployment/{ns}/{name}",                        send(Post,   "/v1/command/deployment/{ns}/{name}", AsIs), "send a command to a deployment"),
     row(Read,  Get,    "/command/deployment/{ns}/{name}",                        send(Get,    "/v1/command/deployment/{ns}/{name}?id=", Nothing), "get a command to a deployment"),
     row(Write, Delete, "/command/deployment/{ns}/{name}",                        send(Delete, "/v1/command/deployment/{ns}/{name}?id=", Nothing), "delete a command to a deployment"),
-    // Routes for definitions of hooks.
+    // Definitions of hooks.
     row(Hooks, Post,   "/namespaces/{ns}/admissionwebhook",                      define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),
     row(Hooks, Put,    "/namespaces/{ns}/admissionwebhook",                      define(Put,    "/v1/admissionwebhook", Checked(AdmissionWebhook)), "update a definition"),
     row(Hooks, Delete, "/namespaces/{ns}/admissionwebhook/{name}",               define(Delete, "/v1/admissionwebhook/{ns}/{name}", Nothing), "delete a definition"),
     row(Read,  Get,    "/namespaces/{ns}/admissionwebhook/{name}",               define(Get,    "/v1/admissionwebhook/{ns}/{name}", Nothing), "get a definition"),
     row(Read,  Get,    "/admissionwebhooks",                                     define(Get,    "/v1/admissionwebhooks", Nothing), "list definitions"),
-    // Routes whose requests go to servers besides the scheduler.
+    // Servers besides the scheduler.
     row(Write, Get,    "/webconsole/{uri:*}",                                    Console, "use a console"),
     row(Write, Post,   "/webconsole/{uri:*}",                                    Console, "use a console"),
     row(Read,  Get,    "/customresourcedefinitions/{name}",                      CustomResourceDefinitions, "get a definition of custom resources"),
@@ -140,8 +140,7 @@ pub(crate) const ROUTES: [DriverRoute; 85] = [
     row(Hooks, Post,   "/customresources/{uri:*}",                               CustomResources, "create a custom resource"),
 ];
 
-/// The routes that bcs-mesos-driver documents but does not implement: it treats such requests as requests for custom
-/// resources, and refuses them. In this program, these routes serve the definitions of hooks.
+/// The routes that bcs-mesos-driver documents but does not implement. Here, they serve the definitions of hooks.
 #[rustfmt::skip]
 pub(crate) const DOCUMENTED: [DriverRoute; 4] = [
     row(Hooks, Post,   "/crd/namespaces/{ns}/admissionwebhook",                  define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::MatchedTarget;
 use crate::translation::TranslationFault;
 
-/// The characters that are percent-encoded in a segment of a path: all except the unreserved characters of RFC 3986.
+/// The characters that are percent-encoded in a segment of a path.
 pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -43,15 +43,12 @@ enum PlaceholderSource {
 /// The values from a request's body that can appear in the path and query of the request to the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TargetValues {
-    /// The field `RunAs` of the translated `Version`; without a `Version`, `metadata.namespace`.
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// The number of instances, `spec.instance`.
     pub(crate) instances: i64,
 }
 
 impl SchedulerTarget {
-    /// Parses the template of a path and query; returns `None` if it is invalid.
     pub(crate) fn parse(text: &'static str) -> Option<Self> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         Some(Self {
@@ -75,7 +72,6 @@ impl SchedulerTarget {
         })
     }
 
-    /// Returns the names of the parameters of the client's path that this template uses.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         let query = self.query.iter().map(|(_, source)| source);
@@ -85,8 +81,7 @@ impl SchedulerTarget {
         })
     }
 
-    /// Replaces the placeholders by values. The values are percent-encoded, so that they neither lead to another route
-    /// of the scheduler nor add to the query; bcs-mesos-driver does not encode them.
+    /// Replaces the placeholders by percent-encoded values, which cannot lead to another route or add to the query.
     pub(crate) fn fill(
         &self,
         matched: &MatchedTarget,
@@ -96,7 +91,7 @@ impl SchedulerTarget {
         let mut text = String::new();
         for source in &self.path {
             let value = source.value(matched, query, address)?;
-            // A server would drop an empty or dot segment, or take it for the parent directory.
+            // A server would drop or resolve these segments.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(TranslationFault::Unaddressable {
                     what: source.what(),
@@ -152,7 +147,6 @@ impl PlaceholderSource {
         })
     }
 
-    /// Returns the name that messages to the client use for this value.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,

@@ -9,7 +9,6 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 
-/// The body of a reply whose beginning has been read in advance. It yields that beginning, and then the rest.
 #[derive(Debug)]
 pub(super) struct PeekedBody {
     pub(super) start: Bytes,

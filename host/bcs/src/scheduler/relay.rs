@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::Relay;
 use crate::reply::{Code, failure};
 
-/// If a reply is not an envelope, the maximum number of its characters that are quoted to the client.
+/// The maximum number of characters that are quoted from a reply that is not an envelope.
 const MAX_QUOTED: usize = 300;
 
 /// The version in which definitions of custom resources are first requested from the kube-apiserver.

@@ -48,9 +48,8 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Writes a change after which two definitions could have the same operation and kind, which BCS does not allow. No
-    /// transaction can cover two resources, so the other definitions are checked before and after the write. If two
-    /// such changes are written at the same time, the later writer reverts its change.
+    /// Writes a change after which two definitions could have the same operation and kind, which BCS does not allow. As
+    /// no transaction covers two resources, the other definitions are checked before and after the write.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -67,7 +66,6 @@ impl CustomResourceStore {
         self.write(change).await?;
         let listed = list().await.map_err(|error| self.unknown(change, error))?;
         let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
-            // Another client has deleted the definition after this write, so nothing is left to check.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
@@ -80,7 +78,6 @@ impl CustomResourceStore {
         }
     }
 
-    /// Adds to a connection error the sentence that it is unknown whether the change was written.
     fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
         match error {
             StoreError::Unreachable { store, reason } => {
@@ -179,7 +176,6 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns the version of a resource, which grows with every write in the cluster; 0 if the resource has none.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version
@@ -200,13 +196,11 @@ fn path_of(resource: &DefinitionName) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{resource}"))
 }
 
-/// Returns the namespace and name of the resource to which a path of this store belongs.
 fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the text of the definition in a resource. If the resource contains no definition, returns the whole
-/// resource, so that parsing reports what is missing.
+/// If the resource contains no definition, returns the whole resource, so that parsing reports what is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

@@ -10,7 +10,7 @@ use crate::definition_name::{DefinitionName, KIND};
 /// The `apiVersion` that BCS writes. When BCS reads a document, it ignores this field.
 const API_VERSION: &str = "v4";
 
-/// The operation and kind of a definition's hooks, in lower case. BCS allows only one definition for each combination.
+/// BCS allows only one definition for each operation and kind. Both are in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,
@@ -29,7 +29,7 @@ impl OperationAndKind {
         })
     }
 
-    /// Returns the operation and kind of the changed definition; `None` if they are as before, or if it is deleted.
+    /// Returns `None` if the operation and kind are as before, or the definition is deleted.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
         let after = Self::parse(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::parse);
@@ -37,7 +37,7 @@ impl OperationAndKind {
     }
 }
 
-/// Returns the value of a field; `None` if it is not set. As in Go, the case of the key is ignored.
+/// As in Go, the case of the key is ignored.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     found.map(|(_, value)| value).filter(|value| !is_unset(value))
@@ -46,7 +46,6 @@ fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
 /// Sets `kind` and `apiVersion` in a document. A missing name or namespace is taken from the node or resource.
 pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
-    // The two fields come first in the document, in this spelling.
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         remove(&mut document, field);
         whole.insert(field.to_owned(), text.into());
@@ -55,7 +54,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
-            // `metadata` is not an object. It is kept, so that parsing the document reports the mistake.
+            // An invalid value is kept, so that parsing the document reports the mistake.
             whole.insert("metadata".to_owned(), other);
             whole.extend(document);
             return whole;
@@ -75,8 +74,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Completes the text of a node for parsing. In a node, BCS requires neither `kind` and `apiVersion`, nor the name and
-/// namespace, which the node's path contains. A complete text is returned unchanged.
+/// Adds the fields that BCS does not require in a node. A complete text is returned unchanged.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
@@ -95,7 +93,6 @@ pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     }
 }
 
-/// Removes a field from an object, and returns its value. As in Go, the case of the key is ignored.
 fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
@@ -106,7 +103,7 @@ fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Returns whether two texts contain the same document, apart from the order of keys and spacing, or both are missing.
+/// Ignores the order of keys, and spacing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
@@ -118,8 +115,7 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// Parses a text that is to be written. It must be a JSON object with a definition of hooks, because BCS reads every
-/// document in the store as such a definition.
+/// Refuses a text without hooks, because BCS reads every document in the store as a definition of hooks.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();

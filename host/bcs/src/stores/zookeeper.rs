@@ -54,8 +54,7 @@ enum LastNodeRead {
     None,
     Failed,
     Watched {
-        /// Becomes true when a node has changed since this read. When a later read replaces this one, the sender is
-        /// dropped.
+        /// Becomes true when a node has changed since this read.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -83,7 +82,6 @@ impl ZooKeeperStore {
         self.last.lock()
     }
 
-    /// Returns the name of the definition at a path of this store, and the path of its node.
     fn place_in<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
@@ -94,7 +92,7 @@ impl ZooKeeperStore {
         self.zookeeper.client().await.map_err(|error| self.error(&error))
     }
 
-    /// Awaits a future, with a timeout. Fails when the connection is lost, because the future might then wait too long.
+    /// Fails after a timeout or when the connection is lost.
     async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         match tokio::time::timeout(TIMEOUT, self.zookeeper.while_connected(action)).await {
             Ok(Some(result)) => result,
@@ -115,14 +113,13 @@ impl ZooKeeperStore {
         self.bounded(read).await
     }
 
-    /// Starts to watch the nodes of a snapshot, until one of them changes.
     fn watched(snapshot: &mut Snapshot) -> LastNodeRead {
         let (over, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // The task keeps the sender while there are receivers, because a receiver may begin to wait later.
+            // A receiver may begin to wait later, so the sender is kept.
             over.closed().await;
         });
         LastNodeRead::Watched {
@@ -131,7 +128,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Returns the definition in a node; `None` for a node without data. As in Go, invalid UTF-8 is replaced.
+    /// As in Go, invalid UTF-8 is replaced.
     fn file(node: &StoreNode) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
@@ -142,11 +139,8 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// Returns a write that prevents two definitions for one operation and kind. Returns `None` if these changes cannot
-    /// lead to two such definitions.
-    ///
-    /// The write changes the root. It fails if another change that needs this protection has written the root since the
-    /// definitions were read.
+    /// Returns a write that prevents two definitions for one operation and kind, or `None` if it is not needed. The
+    /// write fails if another change that needs this protection has written the root since the definitions were read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
         if changes
             .iter()
@@ -184,7 +178,6 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// Returns the write that makes a change. If the node has changed since it was read, this is an error.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<NodeWrite>, StoreError> {
         let Some((name, path)) = self.place_in(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
@@ -239,7 +232,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // This server may lag behind the others. The sync ensures that the nodes are read with their newest data.
+        // This server may lag behind the others.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
@@ -250,8 +243,7 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                // Another program has written one of the nodes since it was read. The next attempt reads the node
-                // again, and returns an error if its definition has changed.
+                // Another program has written one of the nodes since it was read.
                 Err(ZooKeeperError::Refused {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..
@@ -265,7 +257,6 @@ impl ZooKeeperStore {
         })
     }
 
-    /// Returns whether all changes of a commit were written. This is unknown if the response to the commit was lost.
     async fn is_written(&self, changes: &[FileChange]) -> bool {
         let Ok(client) = self.client().await else {
             return false;
@@ -368,13 +359,11 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // A later read has replaced this one, so the loop waits for changes since that read.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }
                 }
                 None => {
-                    // This fails only if the session's state no longer changes. Then the next read fails too.
                     let _ = states.wait_for(|state| state.is_connected()).await;
                     if self.snapshot().await.is_ok() {
                         return;

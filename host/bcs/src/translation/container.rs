@@ -28,7 +28,7 @@ const READ: [&str; 17] = [
     "secrets",
 ];
 
-/// Returns the scheduler's `Container` for a container in a template. `pod` is the `spec` of the template.
+/// `pod` is the `spec` of the template.
 pub(super) fn container(
     container: CheckedView<'_>,
     pod: CheckedView<'_>,
@@ -119,7 +119,6 @@ fn port(port: CheckedView<'_>) -> Value {
     into.into()
 }
 
-/// Returns the scheduler's form of a volume. Keys of `unit` and of `unit.volume` that are not translated are copied.
 fn volume(unit: CheckedView<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
@@ -132,8 +131,7 @@ fn volume(unit: CheckedView<'_>) -> Value {
     into.into()
 }
 
-/// Returns the values of a container's environment variables, by their names. If several variables have the same name,
-/// the last one is used. As in bcs-mesos-driver, a variable is left out if its value refers to an unknown resource.
+/// As in bcs-mesos-driver, a variable is left out if its value refers to an unknown resource.
 fn environment(
     container: CheckedView<'_>,
     requests: ContainerQuantities,
@@ -179,7 +177,7 @@ fn health_check(check: CheckedView<'_>) -> Value {
     into.into()
 }
 
-/// Amounts of resources: the number of processors, and the memory and disk in megabytes.
+/// The number of processors, and the memory and disk in megabytes.
 #[derive(Clone, Copy, Debug)]
 struct ContainerQuantities {
     cpus: f64,
@@ -201,7 +199,7 @@ impl ContainerQuantities {
     }
 }
 
-/// Returns the amount of one resource. As in bcs-mesos-driver, a text that is not a number means 0.
+/// As in bcs-mesos-driver, a text that is not a number means 0.
 fn quantity_of(list: CheckedView<'_>, key: &str) -> Result<f64, TranslationFault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();

@@ -9,10 +9,8 @@ pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 /// The reason why a request cannot be translated. `Display` writes the message of bcs-mesos-driver, with details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TranslationFault {
-    /// The kind of the object in the body cannot be read.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// The kind of the object in the body is not the kind that the route requires.
     #[error("Kind {0} is invalid")]
     Kind(String),
     #[error("json decode failed!{0}")]
@@ -20,7 +18,7 @@ pub(crate) enum TranslationFault {
     /// An amount of a resource is infinite or not a number, which JSON cannot represent.
     #[error("json encode failed!encode version by json: {0}")]
     Encode(String),
-    /// The object's name contains a dot. The message repeats a word, because the message of bcs-mesos-driver does.
+    /// The message repeats a word, because the message of bcs-mesos-driver does.
     #[error("Name can't contains contains '.'")]
     Name,
     #[error("{PARAMETERS}restart policy error")]
@@ -31,13 +29,11 @@ pub(crate) enum TranslationFault {
     NothingToRun,
     #[error("{PARAMETERS}containers and processes cannot coexist")]
     ContainersAndProcesses,
-    /// A value cannot be a part of the scheduler's path.
     #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
     Unaddressable { what: &'static str, value: String },
-    /// The table of routes has an invalid template of the scheduler's path. A test checks that this never happens.
+    /// Never happens: a test checks all targets.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),
-    /// The path and query for the scheduler are too long for HTTP.
     #[error("{PARAMETERS} {0}")]
     TooLong(String),
     #[error("unknown the message type")]
@@ -50,10 +46,9 @@ pub(crate) enum TranslationFault {
     },
     #[error("param host_ip must not be empty")]
     NoHost,
-    /// The host of a console is not an IP address. A host name could lead to a host outside the cluster.
+    /// A host name could lead to a host outside the cluster.
     #[error("param host_ip must be an IP address, and `{0}` is not one")]
     NoHostAddress(String),
-    /// The request would watch custom resources, which is not supported.
     #[error("Not Found")]
     Watch,
 }

@@ -4,31 +4,29 @@ use admittance_admission::PointerPattern;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// The maximum number of mistakes in a message. A body may have a million mistakes.
+/// The maximum number of mistakes in a message.
 const MAX_REPORTED: usize = 16;
 
-/// A type of a Go program, and the JSON values that Go's decoder accepts for it. `null` is accepted for every type, and
-/// means the type's zero value.
+/// A type of a Go program. `null` is accepted for every type, and means the type's zero value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GoType {
-    /// The Go type `string`, and named types based on it.
+    /// `string`, and named types based on it.
     Text,
-    /// The Go type `time.Time`, in the format of RFC 3339.
+    /// `time.Time`, in the format of RFC 3339.
     Time,
-    /// The Go type `bool`.
     Flag,
-    /// The Go types `int`, `int32` and `int64`, and named types based on them. If the scheduler stores a value in 32
-    /// bits, bcs-mesos-driver truncates larger values; here, larger values are errors.
+    /// `int`, `int32` and `int64`, and named types based on them. bcs-mesos-driver truncates values that are too large;
+    /// here, they are errors.
     Integer(Width),
-    /// The Go type `float64`.
+    /// `float64`.
     Number,
-    /// The Go type `map[string]string`.
+    /// `map[string]string`.
     Texts,
-    /// A slice of Go. No object in it may be `null`, because `null` in some lists crashes bcs-mesos-driver.
+    /// A slice of Go. No object in it may be `null`: in some lists, that crashes bcs-mesos-driver.
     List(&'static GoType),
-    /// A struct of Go. Keys in JSON that none of its fields has are ignored.
+    /// A struct of Go. Unknown keys are ignored.
     Struct(&'static [Field]),
-    /// The Go type `interface{}`, for which any JSON value is accepted.
+    /// `interface{}`.
     Any,
 }
 
@@ -40,12 +38,11 @@ pub(crate) enum Width {
     Unsigned64,
 }
 
-/// A field of a Go struct: its key in JSON, and its type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) GoType);
 
 impl GoType {
-    /// Checks that Go's decoder would accept the value for this type. The value's keys must be spelled as in the type.
+    /// The value's keys must be spelled as in the type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);
@@ -60,7 +57,7 @@ impl GoType {
 
     /// Returns the path of every key that a value of this type can have, as a pattern.
     pub(crate) fn patterns(&self) -> Vec<PointerPattern> {
-        // Parsing never fails, because a test checks that each path is a valid pattern.
+        // A test checks that each path is a valid pattern.
         self.places()
             .iter()
             .filter_map(|text| text.parse().ok())

@@ -7,7 +7,6 @@ use super::{
     view::{CheckedView, keep_others, members},
 };
 
-/// The types of messages in requests of clients, and the scheduler's numbers for these types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessageType {
     Local = 1,
@@ -46,8 +45,7 @@ const OPTIONAL: [&str; 14] = [
 /// The keys of the scheduler's `Msg_Remote` that bcs-mesos-driver never sets.
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
-/// Returns the scheduler's `BcsMessage` for a client's message. Fields of the client's message that BCS's type does not
-/// have are copied, unless `BcsMessage` has a field of that name.
+/// Copies the fields of the client's message that BCS's type does not have.
 pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,
@@ -116,7 +114,7 @@ pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFaul
     Ok(into.into())
 }
 
-/// Returns the number of a signal. The scheduler stores it in 32 bits, so a larger number is an error.
+/// The scheduler stores the number in 32 bits.
 fn signal(value: CheckedView<'_>) -> Result<u32, TranslationFault> {
     value
         .value()

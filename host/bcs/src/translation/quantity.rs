@@ -10,7 +10,6 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => hexadecimal(digits).map(|number| sign * number),
-        // The sign was removed before, so a second sign is a mistake.
         None => digits
             .starts_with(|first: char| first != '-' && first != '+')
             .then(|| digits.parse::<f64>().ok())?
@@ -18,7 +17,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     }
 }
 
-/// Removes underscores, each of which must be between two digits, or between `0x` and a digit; if not, returns `None`.
+/// Each underscore must be between two digits, or between `0x` and a digit.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());
@@ -44,10 +43,9 @@ fn without_underscores(text: &str) -> Option<String> {
         .then(|| text.replace('_', ""))
 }
 
-/// The number of hexadecimal digits that are used. Further digits are ignored, because an `f64` cannot hold them.
+/// The number of hexadecimal digits that are used. An `f64` cannot hold more.
 const DIGITS: usize = 30;
 
-/// Parses hexadecimal digits with an optional point, and an exponent of 2, which is required.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -67,7 +65,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
     }
     let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
-    // If the exponent is beyond this bound, the number is 0 or infinite, whatever its digits are.
+    // Beyond this exponent, the number is 0 or infinite, whatever its digits are.
     let most = 10_000;
     let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
         (Ok(exponent), _) => exponent.clamp(-most, most),
@@ -127,7 +125,6 @@ mod tests {
             assert!(parse(text).is_some_and(f64::is_infinite), "{text}");
         }
         assert!(parse("NaN").is_some_and(f64::is_nan));
-        // The number has more hexadecimal digits than are used.
         assert_eq!(parse(&format!("0x{}p-160", "f".repeat(40))), Some(1.0));
     }
 }

@@ -20,7 +20,6 @@ const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
 /// The keys of a template's `spec` that are translated.
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
-/// Returns `RunAs`, the namespace of an object. For an application or process without one, it is the default namespace.
 pub(super) fn run_as(kind: RequiredKind, object: CheckedView<'_>) -> String {
     match (kind, object.at("metadata").at("namespace").text()) {
         (RequiredKind::Application | RequiredKind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
@@ -28,7 +27,7 @@ pub(super) fn run_as(kind: RequiredKind, object: CheckedView<'_>) -> String {
     }
 }
 
-/// Returns the scheduler's `Version` for an object of this kind, without the field `raw_json`.
+/// Returns the scheduler's `Version` without its field `raw_json`.
 pub(super) fn version(
     kind: RequiredKind,
     object: CheckedView<'_>,
@@ -85,7 +84,7 @@ pub(super) fn version(
             kind => kind.as_str(),
         },
     }));
-    // For kinds other than a daemonset, the scheduler gets the whole object as well, so unknown fields are not copied.
+    // For other kinds, the scheduler gets the whole object as well.
     if kind == RequiredKind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
@@ -93,7 +92,6 @@ pub(super) fn version(
     Ok(version)
 }
 
-/// Returns `metadata` in the form of the scheduler's `ObjectMeta`, which always contains the name and namespace.
 pub(super) fn object_metadata(kind: RequiredKind, metadata: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.object();
     for key in ["name", "namespace"] {
@@ -107,8 +105,7 @@ pub(super) fn object_metadata(kind: RequiredKind, metadata: CheckedView<'_>) -> 
     into
 }
 
-/// Returns the metadata of the template, with the name and namespace of the object. Labels of the object are added if
-/// the template has no label with the same key.
+/// A label of the object is added if the template has no label with its key.
 fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {
@@ -124,7 +121,7 @@ fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<Str
     into
 }
 
-/// Returns the labels of the object and of its template. If both have the same key, the value of the template is used.
+/// If both have the same key, the value of the template is used.
 fn labels(kind: RequiredKind, metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

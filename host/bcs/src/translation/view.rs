@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use admittance_admission::same_key;
 
-/// A part of a JSON value whose types were checked; empty if the value has no such part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedView<'a>(Option<&'a Value>);
 
@@ -55,16 +54,13 @@ impl<'a> CheckedView<'a> {
         self.0.cloned().unwrap_or_default()
     }
 
-    /// Returns the object with all keys, including unknown ones; an empty object if there is none.
     pub(super) fn object(self) -> Map<String, Value> {
         self.0.and_then(Value::as_object).cloned().unwrap_or_default()
     }
 }
 
-/// Copies to `into` the members of `from` that the translation does not read, and that bcs-mesos-driver would drop.
-///
-/// Members that the scheduler would read as its own fields are left out: members that `into` has, and members in
-/// `optional`. The scheduler would refuse them, or act on values that the driver has not checked.
+/// Copies to `into` the members of `from` that bcs-mesos-driver would drop. Members that the scheduler would read as
+/// its own fields are left out: it would refuse them, or act on unchecked values.
 pub(super) fn keep_others(
     from: CheckedView<'_>,
     read: &[&str],
@@ -80,7 +76,6 @@ pub(super) fn keep_others(
     }
 }
 
-/// Returns the members of an object that the macro `json!` made.
 pub(super) fn members(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,

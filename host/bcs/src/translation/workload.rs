@@ -39,7 +39,7 @@ const DAEMONSET: [&str; 6] = [
 /// The optional keys of the scheduler's `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// Returns the body that the scheduler gets for an object of this kind. `text` is the text of the whole object.
+/// `text` is the text of the whole object.
 pub(super) fn workload(
     kind: RequiredKind,
     object: CheckedView<'_>,
@@ -66,7 +66,6 @@ pub(super) fn workload(
     serde_json::to_vec(&sent).map_err(|error| TranslationFault::Encode(error.to_string()))
 }
 
-/// Returns the values from an object of this kind that the scheduler's path contains.
 pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValues {
     TargetValues {
         namespace: run_as(kind, object),
@@ -75,7 +74,7 @@ pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValu
     }
 }
 
-/// Returns the scheduler's `DeploymentDef`. A deployment without a template binds an existing application.
+/// A deployment without a template binds an existing application.
 fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let spec = object.at("spec");
     let mut into =
@@ -96,10 +95,10 @@ fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, Translation
     Ok(into)
 }
 
-/// Returns the scheduler's `BcsDaemonsetDef` for a daemonset. The fields of the metadata are direct members of it.
+/// The fields of the metadata are direct members of the `BcsDaemonsetDef`.
 fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let mut into = object_metadata(RequiredKind::Daemonset, object.at("metadata"));
-    // If the metadata had a field `version`, it would replace the `Version` in the `BcsDaemonsetDef`.
+    // A field `version` would replace the `Version` in the `BcsDaemonsetDef`.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert(
         "version".to_owned(),
@@ -109,7 +108,7 @@ fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationF
     Ok(into)
 }
 
-/// An object to write, with the whole original object as its last field `raw_json`.
+/// Serializes as the object, with the whole original object as its last field `raw_json`.
 struct WithOriginal<'a> {
     members: Map<String, Value>,
     original: Option<&'a RawValue>,

@@ -24,7 +24,7 @@ pub struct ChildList<T> {
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children with these names below `path`. Children that were deleted in the meantime are left out.
+    /// Children that were deleted in the meantime are left out.
     fn read(
         client: &Client,
         path: &str,
@@ -48,7 +48,6 @@ pub struct RegisteredMember {
 
 impl Child for RegisteredMember {
     async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Vec<Self>, ZooKeeperError> {
-        // All requests are sent before the first response is awaited, to save time.
         let requests: Vec<_> = in_order(names)
             .into_iter()
             .map(|(sequence, name)| {
@@ -65,7 +64,6 @@ impl Child for RegisteredMember {
                     sequence,
                     data: data.into(),
                 }),
-                // The node was deleted after it was listed. The watch of the list fires, so the list is read again.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(error).at("reading", &path),
             }
@@ -81,7 +79,6 @@ impl Child for String {
     }
 }
 
-/// Returns the names that end with a sequence number, sorted by that number.
 fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     let mut members: Vec<_> = names
         .into_iter()
@@ -129,7 +126,6 @@ impl<T: Child> FollowedChildren<T> {
     /// Waits until the list has changed since the last call, or has become stale.
     pub async fn changed(&mut self) {
         if self.list.changed().await.is_err() {
-            // The task that updates the list has ended with the runtime, so the list no longer changes.
             std::future::pending::<()>().await;
         }
     }
@@ -162,7 +158,6 @@ async fn follow_session<T: Child>(
     }
 }
 
-/// Reads the children of a node, publishes them, and waits until they change.
 async fn follow_once<T: Child>(
     client: &Client,
     path: &str,

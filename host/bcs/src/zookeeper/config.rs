@@ -26,7 +26,7 @@ impl EnsembleConfig {
 
 /// A user and a password for authentication in ZooKeeper, by the scheme `digest`.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-// The output for debugging leaves out the password, so that it is never logged.
+// Its `Debug` must not print the password.
 #[debug("Digest {{ user: {user:?}, .. }}")]
 pub struct ZooKeeperDigest {
     user: String,

@@ -33,7 +33,7 @@ pub struct NoEnsemble {
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
-    /// The service ensemble; `None` if it is the cluster's own ensemble, or not configured.
+    /// `None` if it is the cluster's own ensemble, or not configured.
     service: Option<ZooKeeper>,
 }
 
@@ -41,7 +41,6 @@ impl Ensembles {
     /// Starts to connect to the configured ensembles, and returns at once. Must be called in a tokio runtime.
     pub fn open(config: &ZooKeeperConfig) -> Self {
         let open = |config| ZooKeeper::open(Clone::clone(config));
-        // If the service ensemble is the cluster's own ensemble, both share one session.
         let of_its_own = config
             .service
             .as_ref()
@@ -61,7 +60,6 @@ impl Ensembles {
         self.service.as_ref().or(self.cluster.as_ref())
     }
 
-    /// Returns the ensembles that have a session, each with its name in the configuration.
     fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));

@@ -13,7 +13,7 @@ pub enum ZooKeeperError {
     NoRoot { servers: EnsembleAddress },
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
-        /// The action that failed, as a word before the path in the message, such as `reading` or `creating`.
+        /// A word that is followed by the path in the message, such as `reading` or `creating`.
         action: &'static str,
         path: String,
         source: Error,
@@ -50,7 +50,6 @@ impl ZooKeeperError {
     }
 }
 
-/// Converts an error of the client library to a [`ZooKeeperError`] that names the action and the path of the node.
 pub(crate) trait AtNode<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
 }
@@ -65,7 +64,7 @@ impl<T> AtNode<T> for Result<T, Error> {
     }
 }
 
-/// Returns the text of an error of the client library, with a hint at the cause if it is a common one.
+/// Adds a hint at the cause to some errors of the client library.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::NoAuth => {

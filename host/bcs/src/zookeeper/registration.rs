@@ -104,7 +104,7 @@ impl HeldRegistration {
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // The sender is dropped when the task that keeps the node has ended, which ends the loop.
+        // The loop ends when the task that keeps the node has ended.
         while states.changed().await.is_ok() {}
     }
 }

@@ -22,7 +22,7 @@ use crate::zookeeper::{
 
 /// The pause before a retry if the error was not a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a retry if the connection was lost. It is short: the retry first waits for a new connection.
+/// The pause before a retry if the connection was lost. The retry itself waits for a new connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that [`ZooKeeper::client`] waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,7 +47,6 @@ struct SharedSession {
 pub enum SessionState {
     Connecting {
         since: Instant,
-        /// The error of the last attempt to open a session; `None` during the first attempt.
         reason: Option<String>,
     },
     /// The session exists, and is connected to a server.
@@ -64,7 +63,6 @@ pub enum SessionState {
     },
 }
 
-/// The client of the session, or the reason why there is no connection.
 type SessionConnection = Result<Client, String>;
 
 impl SessionState {
@@ -168,7 +166,7 @@ impl ZooKeeper {
         HeldRegistration::keep(self.clone(), registration, false)
     }
 
-    /// Calls `follow` for each session. Reports an error of `follow`, or why there is no session. Never returns.
+    /// Calls `follow` for each session. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),
@@ -193,7 +191,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits for a session, and returns its client. Until then, reports why there is none whenever the reason changes.
+    /// Reports why there is no session, whenever the reason changes.
     pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
@@ -202,13 +200,11 @@ impl ZooKeeper {
             }
             report(self.unavailable());
             if connection.changed().await.is_err() {
-                // The task that opens sessions has ended with the runtime, so there will be no session.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Awaits a future while the session is connected. Returns `None` if the connection is lost first.
     pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut connection = self.shared.connection.clone();
         tokio::select! {

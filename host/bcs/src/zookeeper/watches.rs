@@ -53,7 +53,7 @@ impl NodeWatch {
         self.await
     }
 
-    /// Sends a request in a separate task, which ends only when the response arrives, even if the caller is dropped.
+    /// Sends a request in a task that ends only when the response arrives, even if the caller is dropped.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {
@@ -65,10 +65,8 @@ impl NodeWatch {
                 let event = Some(event);
                 (read, Self { event, runtime })
             });
-            // If the caller was dropped, sending fails and the watch is dropped.
             let _ = sender.send(response);
         });
-        // If there is no response, the task has ended with the runtime.
         receiver.await.unwrap_or(Err(Error::ClientClosed))
     }
 }
@@ -78,7 +76,6 @@ impl Future for NodeWatch {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(event) = &mut self.event else {
-            // The result has been returned before, so the future must not be polled again.
             return Poll::Pending;
         };
         let event = ready!(event.as_mut().poll(context));

@@ -10,7 +10,7 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// The definitions of one test in a directory or server. The fixture can change them as another program would.
+/// The definitions of one test, which it can change as another program would.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
@@ -20,14 +20,13 @@ pub(crate) trait StoreFixture: Sized {
     /// Whether the directory or server refuses definitions that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates a fixture without definitions. If a test calls [`lose`](Self::lose), it sets `is_to_be_lost`, and then
-    /// gets a server that no other test uses.
+    /// A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, and gets a server of its own.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Opens a new store of this fixture's definitions.
     async fn open(&self) -> Self::Store;
 
-    /// Writes a definition without a store, as BCS would.
+    /// Writes a definition as BCS would, without a store.
     async fn put(&self, path: &Path, text: &str);
 
     async fn remove(&self, path: &Path);
@@ -57,7 +56,7 @@ macro_rules! each_rule {
     };
 }
 
-/// Calls the given macro with the tests that every store must pass if several drivers share it. This excludes files.
+/// Calls the given macro with the tests that every store must pass if several drivers share it.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -89,7 +88,7 @@ fn hooks(hook: &str) -> String {
     document("defaultGroup", "hooks", hook)
 }
 
-/// Creates a fixture with one definition. Returns the fixture, a store, and the path and text of the definition.
+/// Creates a fixture with one definition, and returns that definition's path and text.
 async fn with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
     let store = ground.open().await;
@@ -133,14 +132,12 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    // After this replacement, the definition can be replaced again without reading the store first.
     store
         .commit(&[replacement(&path, &second, &third)])
         .await
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
-    // If another client changes the definition first, replacing it is a conflict.
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
@@ -170,7 +167,6 @@ pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>()
     let result = store.commit(&[deletion(&path, &text)]).await;
     assert_changed_meanwhile(result, &path);
 
-    // After the deletion, a definition can be created at the path again.
     let second = hooks("second");
     store.commit(&[creation(&path, &second)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
@@ -185,7 +181,7 @@ pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
-    // A future of `changed` that is dropped before it is ready must not lose a change.
+    // A dropped future of `changed` must not lose a change.
     let _ = store.changed().now_or_never();
     ground.put(&path, &hooks("second")).await;
     let _ = store.changed().now_or_never();
@@ -207,7 +203,6 @@ pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() 
     let change = replacement(&path, &read[0].text, &hooks("second"));
     other.commit(&[change]).await.unwrap();
     assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
-    // After this deletion, the text that the first store has read is out of date.
     other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
     let result = one
         .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
@@ -305,7 +300,6 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
         };
         let there = text(name);
         assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
-        // While this definition exists, no definition can be created for its operation and kind, or changed to them.
         let third = one.path_for(&id("n", "third")).unwrap();
         let taken = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
@@ -315,7 +309,6 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
             .commit(&[replacement(&third, &elsewhere, &text("third"))])
             .await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
-        // The definition itself may be replaced by one for its own operation and kind.
         let changed = document_for(0, "n", name, "another");
         one.commit(&[replacement(path, &there, &changed)]).await.unwrap();
         one.commit(&[deletion(&third, &elsewhere)]).await.unwrap();
@@ -372,7 +365,6 @@ pub(crate) async fn an_unavailable_store_does_not_appear_empty<G: StoreFixture>(
 
     let (_, ()) = tokio::join!(soon("that it is there again", store.changed()), ground.restore());
     until_hook(&store, Some("first")).await;
-    // After the outage, the store notices changes again.
     ground.put(&path, &hooks("third")).await;
     until_hook(&store, Some("third")).await;
     let result = store.commit(&[change]).await;
@@ -419,7 +411,7 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
 pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    // `old` has the form that schedulers of BCS wrote until October 2019, `new` the form that later schedulers write.
+    // Schedulers of BCS wrote `old` until October 2019; later ones write `new`.
     let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
         {"Name":"old","FailurePolicy":"Ignore","ClientConfig":{"Url":"https://hooks.example.com/","CaBundle":"",
          "Namespace":"","Name":"","Path":"","Port":0},"NamespaceSelector":null}],
@@ -435,7 +427,6 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         ground.put(&path, written).await;
         let read = store.read().await.unwrap();
         assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
-        // With the text that was read, a definition in either form can be replaced and deleted.
         let second = hooks("second");
         store
             .commit(&[replacement(&path, &read[0].text, &second)])

@@ -141,7 +141,6 @@ async fn missing_metadata_is_taken_from_the_resource() {
         assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
         let path = read[0].path.clone();
         assert_eq!(resource_of(&path), place);
-        // If the definition is changed, it stays in its resource.
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
         let change = replacement(&path, &read[0].text, &text);
@@ -186,7 +185,6 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
-    // If another client adds a label between the store's read and its write, this is no conflict.
     let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     labelled["metadata"]["labels"] = json!({"team": "x"});
     setting.server.put_before("replace", PLURAL, labelled);
@@ -197,7 +195,6 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
 
-    // If another client changes the definition between the store's read and its write, this is a conflict.
     let mut other = there.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
     for verb in ["replace", "delete"] {

@@ -7,7 +7,7 @@ use admittance_definitions::{
 };
 use serde_json::{Value, json};
 
-/// A timeout that is never reached, even on a busy machine, unless a test fails.
+/// Only a failed test reaches this timeout.
 const NEVER: Duration = Duration::from_secs(120);
 
 /// Awaits a future, and panics with `what` after a timeout.
@@ -36,14 +36,13 @@ const KINDS: [&str; 7] = [
     "service",
 ];
 
-/// Returns the definition `name` with a single hook named `hook`. Its operation and kind are derived from its namespace
-/// and name, so different definitions rarely conflict.
+/// Returns a definition with a single hook. Its operation and kind are derived from its namespace and name.
 pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     let letters = namespace.bytes().chain([b'/']).chain(name.bytes());
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// Returns the definition `name` with one hook named `hook`. `subject` selects one of 14 operations and kinds.
+/// `subject` selects one of 14 operations and kinds.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({
@@ -94,7 +93,6 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
     }
 }
 
-/// Returns the IDs of the definitions in these files. Each file must contain one valid definition.
 pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
     let alone = |file: &DefinitionFile| {
         let set = DefinitionSet::of_files(vec![file.clone()]);
@@ -135,7 +133,7 @@ pub(crate) async fn until(
     .await
 }
 
-/// Reads the store after every change, until its only definition has this hook or, for `None`, until it is empty.
+/// Reads the store until its only definition has this hook or, for `None`, until it is empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),

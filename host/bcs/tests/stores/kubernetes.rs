@@ -31,12 +31,12 @@ const MANIFEST: &str = include_str!("../../../../docs/examples/bcs/admissionwebh
 const RESOURCES: &str = "/apis/bkbcs.tencent.com/v2/admissionwebhookconfigurations";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A timeout that is never reached, even on a busy machine, unless a test fails.
+/// Only a failed test reaches this timeout.
 const NEVER: Duration = Duration::from_secs(300);
-/// While a server is not ready, the pause between two requests that test it.
+/// The pause between two requests that test whether a server is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// An API server and its etcd, which are both killed when this is dropped.
+/// Dropping this kills both.
 struct EtcdAndApiServer {
     directory: TempDir,
     arguments: Vec<String>,
@@ -178,7 +178,7 @@ impl EtcdAndApiServer {
 }
 
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // All listeners stay open until every port is chosen, so that no port is chosen twice.
+    // No port must be chosen twice.
     let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }
@@ -217,10 +217,9 @@ fn write_files(directory: &Path, address: SocketAddr) {
     }
 }
 
-/// The API server that all tests of this file share. Each test first deletes all definitions.
+/// All tests of this file share this server. Each test first deletes all definitions.
 static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<EtcdAndApiServer>>> = OnceLock::new();
 
-/// The API server that was taken out of [`KUBERNETES`]. Dropping this puts it back.
 struct BorrowedApiServer(Option<EtcdAndApiServer>);
 
 impl Drop for BorrowedApiServer {
@@ -331,7 +330,7 @@ async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
     }
     each_rule!(one_after_another, BorrowedApiServer);
     each_rule_of_shared!(one_after_another, BorrowedApiServer);
-    // A static is never dropped, so the server is taken out of it, which stops the server.
+    // A static is never dropped.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();
     }

@@ -17,12 +17,10 @@ use crate::{
     old_server::OldServer,
 };
 
-/// The options for creating a persistent node that everybody may read and write.
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// The definitions of one test, in nodes below a root that no other test uses.
 struct TestNodes {
-    /// The server, if only this test uses it; `None` if the test uses the shared server.
+    /// `None` if the test uses the shared server.
     server: Option<TestZooKeeper>,
     address: String,
     root: String,
@@ -46,7 +44,7 @@ impl TestNodes {
         soon("a session", Client::connect(&self.address)).await.unwrap()
     }
 
-    /// Writes data to a node at the path `below` under the root, or creates it. Returns its whole path.
+    /// Writes data to a node below the root. Returns its whole path.
     async fn write(&self, below: &str, data: &[u8]) -> String {
         let (client, path) = (self.client().await, format!("{}/{below}", self.root));
         let (parent, _) = path.rsplit_once('/').unwrap();
@@ -99,7 +97,7 @@ impl StoreFixture for TestNodes {
     }
 
     async fn restore(&mut self) {
-        // Starting the server blocks its thread, so it is started on another thread than the store's.
+        // Starting the server blocks its thread.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -163,7 +161,6 @@ async fn nodes_with_unusual_content_are_read() {
     let path = store.path_for(&id("n", "a")).unwrap();
     let text = document("n", "a", "first");
     until_hook(&store, None).await;
-    // A namespace without definitions and a node below a definition are ignored.
     nodes.write("empty", b"").await;
     nodes.write("data", b"whatever").await;
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
@@ -189,7 +186,7 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[creation(&path, &text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    // Invalid UTF-8 is replaced, as in Go. The definition with the replaced text can be deleted.
+    // Invalid UTF-8 is replaced, as in Go.
     nodes.write("n/c", b"\xff\xfe").await;
     let read = store.read().await.unwrap();
     let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
@@ -198,7 +195,6 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
-    // A definition without a name gets the name of its node. The text of a node that is not JSON is read unchanged.
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
@@ -298,7 +294,6 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
     until_hook(&store, None).await;
     let path = |name: &str| store.path_for(&id("a", name)).unwrap();
-    // The next commits write one or several changes, in a namespace that is new or exists.
     let (one, two, three) = (
         document("a", "x", "one"),
         document("a", "x", "two"),
@@ -316,7 +311,6 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
         .await
         .unwrap();
     until_hook(&store, Some("three")).await;
-    // The store notices what another program has written, and can be read again without a change.
     for round in 0..5 {
         nodes
             .put(&path("y"), &document("a", "y", &format!("other-{round}")))
@@ -328,7 +322,6 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     until_hook(&store, None).await;
     assert_eq!(old.unknown(), Vec::<i32>::new());
     assert_eq!(*old.accepted().borrow(), 1);
-    // After the connection broke, the client sets its watches again, so this change is noticed.
     old.interrupt();
     nodes.put(&path("z"), &document("a", "z", "after")).await;
     until_hook(&store, Some("after")).await;

@@ -44,7 +44,6 @@ async fn only_the_user_that_created_a_node_may_use_it() {
     }
     let anonymous = other_client(shared()).await;
     assert_eq!(anonymous.get_data(&path).await.unwrap_err(), Error::NoAuth);
-    // Another session with the same user and password can read the node.
     let same_user = ZooKeeper::open(as_user("secret"));
     let members = same_user.members("/acl/of/user");
     let list = until(&mut members.receiver(), |list| list.is_read).await;

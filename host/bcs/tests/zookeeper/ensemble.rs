@@ -47,8 +47,7 @@ const JARS: [&str; 6] = [
     "snappy-java.jar",
 ];
 
-/// Options of the JVM and ZooKeeper for little memory and a fast start. Data survives if the server is killed, but not
-/// if the machine loses power.
+/// Data survives if the server is killed, but not if the machine loses power.
 const OPTIONS: [&str; 5] = [
     "-Xmx64m",
     "-XX:+UseSerialGC",
@@ -57,9 +56,8 @@ const OPTIONS: [&str; 5] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// A script that runs the program in its arguments, and kills it when the script's standard input is closed. This
-/// happens however the test process ends. The script ignores Ctrl-C, so that the test process decides when the server
-/// stops.
+/// A script that runs the program in its arguments, and kills it when the test process ends. It ignores Ctrl-C, so that
+/// the test process decides when the server stops.
 pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null
@@ -71,13 +69,13 @@ wait $program
 if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 "#;
 
-/// A timeout that is never reached, even on a busy machine, unless a test fails.
+/// Only a failed test reaches this timeout.
 const NEVER: Duration = Duration::from_secs(120);
 
 /// The interval at which a server is asked whether it is ready, because servers do not report this.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The bounds for the session timeouts of clients, in milliseconds. The lower bound is small, to make tests fast.
+/// The lower bound is small, to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
 
 /// A ZooKeeper server that is killed when this is dropped, or when this process ends.
@@ -87,7 +85,7 @@ pub(crate) struct TestZooKeeper {
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// Whether this is in a static and thus never dropped, so that the keeper must remove the directory.
+    /// A value in a static is never dropped, so the keeper must remove the directory.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<RunningEnsemble>,
@@ -95,7 +93,6 @@ pub(crate) struct TestZooKeeper {
 
 #[derive(Debug)]
 struct RunningEnsemble {
-    /// The process of the script [`KEEPER`], which kills the server when its standard input is closed.
     keeper: Child,
     server: Pid,
 }
@@ -138,7 +135,6 @@ impl TestZooKeeper {
         &self.address
     }
 
-    /// Starts the stopped server again with its data, and waits until it is ready.
     pub(crate) fn start_again(&mut self) {
         self.launch();
         self.until_serving();
@@ -223,7 +219,7 @@ impl TestZooKeeper {
 
 impl Drop for RunningEnsemble {
     fn drop(&mut self) {
-        // When the input of the keeper is closed, it kills the server, even a suspended one, and exits.
+        // This makes the keeper kill the server and exit.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
@@ -250,7 +246,7 @@ impl Ensemble {
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
-        // A server is ready only when a majority of the servers runs, so all are started first.
+        // A server becomes ready only when a majority runs.
         servers.iter_mut().for_each(TestZooKeeper::launch);
         servers.iter_mut().for_each(TestZooKeeper::until_serving);
         Self { servers }
@@ -279,12 +275,10 @@ impl Ensemble {
         }
     }
 
-    /// Kills the server with this index. Its data remains for a restart.
     pub(crate) fn kill(&mut self, index: usize) {
         self.servers[index].stop();
     }
 
-    /// Starts the killed server with this index, and waits until it is ready, which needs a majority of the servers.
     pub(crate) fn start_again(&mut self, index: usize) {
         self.servers[index].start_again();
     }
@@ -326,7 +320,7 @@ fn mode(address: &str) -> Option<String> {
 fn ask(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
-    // Without this timeout, a suspended server would block the test: it accepts connections, but does not reply.
+    // A suspended server accepts connections but does not reply.
     stream.set_read_timeout(Some(LOOK_AGAIN * 10)).ok()?;
     stream.write_all(command.as_bytes()).ok()?;
     let mut text = String::new();
@@ -334,14 +328,12 @@ fn ask(address: &str, command: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns addresses with free ports.
-///
-/// Each call uses a new loopback address. If a server is stopped, no other test can thus take its port.
+/// Returns addresses with free ports. Each call uses a new loopback address, so that no other test takes the ports.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
-    // All listeners stay open until every port is chosen, so that no port is chosen twice.
+    // No port must be chosen twice.
     let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }

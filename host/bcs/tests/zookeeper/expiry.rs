@@ -30,7 +30,6 @@ pub(crate) fn expire(address: &str, session: i64) {
     );
     let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
     send(&mut stream, &close);
-    // The server replies, and then closes the connection.
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
     assert!(!rest.is_empty(), "the session {session:#x} was not closed");

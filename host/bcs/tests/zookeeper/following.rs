@@ -27,7 +27,6 @@ async fn members_are_in_the_order_of_their_sequence_numbers() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let members = zookeeper.members(parent);
     let mut list = members.receiver();
-    // The parent node does not exist yet, so it has no members.
     until_data(&mut list, &[]).await;
     let client = other_client(shared()).await;
     client.mkdir(parent, &PERSISTENT).await.unwrap();
@@ -38,7 +37,7 @@ async fn members_are_in_the_order_of_their_sequence_numbers() {
             "first",
         ),
         ("m-0000000009", "second"),
-        // The next rows: these nodes are not members, because their names do not end with a sequence number.
+        // These nodes are not members, because their names do not end with a sequence number.
         ("BCS-MESOS-10001", "a cluster"),
         ("0000000001", "only a number"),
     ] {
@@ -71,7 +70,6 @@ async fn a_deleted_node_has_no_members_and_can_be_created_again() {
         client.delete(parent, None).await.unwrap();
         until_data(&mut receiver, &[]).await;
     }
-    // A caller that waits with `changed` notices the new member.
     client.mkdir(parent, &PERSISTENT).await.unwrap();
     client.create(&member, b"x", &PERSISTENT).await.unwrap();
     while list.borrow().children.is_empty() {
@@ -130,14 +128,12 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     assert!(old.is_read, "{old:?}");
     let reason = old.stale_reason.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
-    // While the server is unavailable, a new list cannot be read, so its members are unknown.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.stale_reason.is_some()).await;
     assert!(!first.is_read && first.children.is_empty(), "{first:?}");
     server.start_again();
     until_data(&mut list, &["one"]).await;
     until_data(&mut unknown.receiver(), &["one"]).await;
-    // The older list has set its watch again, so it notices one more member.
     let other = other_client(server.address()).await;
     other.create("/m/x0000000002", b"two", &PERSISTENT).await.unwrap();
     until_data(&mut list, &["one", "two"]).await;
@@ -155,7 +151,7 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let mut receiver = list.receiver();
     until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
-    // The sessions of the list and of the node both expire, so the list gets no event when the node is removed.
+    // The list gets no event when the node is removed, because its session expires too.
     let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);
@@ -164,7 +160,6 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let again = ZooKeeper::open(config(server.address()));
     let _registered = again.register(registration("/m", "two"));
     until_data(&mut receiver, &["two"]).await;
-    // A caller that waits with `changed` notices the new member.
     while data_of(&list.borrow()) != ["two"] {
         list.changed().await;
     }
@@ -184,7 +179,6 @@ async fn members_stay_listed_when_the_ensemble_loses_its_leader() {
     let old = until(&mut list, |list| list.stale_reason.is_some()).await;
     assert_eq!(data_of(&old), ["one"]);
     until_data(&mut list, &["one"]).await;
-    // The session exists although the leader was killed, so the node is the same as before.
     let after = until(&mut registered.states(), |state| state.is_registered()).await;
     assert_eq!(after, before);
     let second = zookeeper.register(registration("/m", "two"));

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The number of the operation `create` in ZooKeeper's protocol.
+/// The operation `create` of ZooKeeper's protocol.
 const CREATE: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
@@ -34,8 +34,7 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Starts a proxy in front of a server. When a client creates the first ephemeral node with a sequence number, the
-    /// proxy breaks that client's connection.
+    /// Starts a proxy that breaks the connection of the first client that creates an ephemeral node.
     pub(crate) async fn start(server: &str, moment: BreakMoment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -70,11 +69,11 @@ impl Drop for Interruption {
     }
 }
 
-/// Relays frames between client and server until a connection ends or has to break. Then closes both connections.
+/// Relays frames until a connection ends or has to break.
 async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // The number of the request whose response is not passed on. It begins with a number that no request has.
+    // The number of the request whose response is not passed on.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {

@@ -13,12 +13,11 @@ use crate::frames::{number, read, write};
 /// The operations of ZooKeeper 3.4 in `ZooDefs.OpCode`, from `create` to `createSession` and `closeSession`.
 const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
-/// A proxy that closes the connection when a client uses an operation that ZooKeeper 3.4 lacks, as a server of that
-/// version does. It stops when this is dropped.
+/// A proxy that closes the connection when a client uses an operation that ZooKeeper 3.4 lacks.
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
-    /// Breaks all connections whenever it is sent a new number.
+    /// Breaks all connections whenever its value changes.
     breaks: watch::Sender<u32>,
     accepted: watch::Receiver<u32>,
     task: AbortHandle,
@@ -84,7 +83,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first frame only opens a session, so it contains no number of an operation.
+            // The first frame only opens a session.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

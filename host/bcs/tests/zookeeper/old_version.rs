@@ -8,7 +8,6 @@ use crate::{
     scene::{PERSISTENT, config, data_of, other_client, registration, until},
 };
 
-/// Breaks all connections to the server, and waits until the client has connected again.
 async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
     let mut accepted = old.accepted();
     let before = *accepted.borrow_and_update();

@@ -16,7 +16,6 @@ async fn path(registered: &HeldRegistration) -> String {
     }
 }
 
-/// Waits until the registration's node has another path than `before`, and returns the path.
 async fn path_after(registered: &HeldRegistration, before: &str) -> String {
     let is_it =
         |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);
@@ -204,7 +203,7 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // The parent node counts the creations and deletions of children. A count of 1 means that one node was created.
+        // A count of 1 means that one node was created.
         let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");
@@ -230,7 +229,6 @@ async fn a_missing_root_node_is_reported() {
     let path = path(&registered).await;
     let whole = format!("/below/this{path}");
     assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
-    // When the root exists, a list of members below it contains the node.
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }

@@ -9,17 +9,16 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
 
-/// A timeout that is never reached, even on a busy machine, unless a test fails.
+/// Only a failed test reaches this timeout.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// The options for creating a persistent node that everybody may read and write.
 pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 pub(crate) fn config(servers: &str) -> EnsembleConfig {
     EnsembleConfig::new(servers.parse().unwrap())
 }
 
-/// Returns the configuration of an ensemble with a short session timeout, so that a silent server is noticed soon.
+/// The session timeout is short, so that a silent server is noticed soon.
 pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
     EnsembleConfig {
         session_timeout: Duration::from_secs(2),
@@ -32,17 +31,14 @@ pub(crate) async fn other_client(servers: &str) -> Client {
     soon(Client::connect(servers)).await.unwrap()
 }
 
-/// Awaits a future, and panics after a timeout.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(NEVER, future).await.unwrap()
 }
 
-/// Waits until the received value satisfies the condition, and returns the value.
 pub(crate) async fn until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: impl FnMut(&T) -> bool) -> T {
     soon(receiver.wait_for(is_it)).await.unwrap().clone()
 }
 
-/// Waits until there is a session whose ID is not `before`, and returns its ID.
 pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
     let is_it = |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
     match until(&mut zookeeper.states(), is_it).await {

@@ -19,7 +19,7 @@ async fn a_session_that_expired_is_followed_by_another() {
     let lost = until(&mut states, |state| !state.is_connected()).await;
     assert!(matches!(&lost, SessionState::Lost { .. }), "{lost:?}");
     let second = session(&zookeeper, Some(first)).await;
-    // The server closes the connection of the expired session with a delay, so the test waits for that.
+    // The server closes the connection of the expired session with a delay.
     let only_second = async {
         while server.sessions() != [second.0] {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -76,7 +76,6 @@ async fn an_unresponsive_server_is_not_used_until_it_responds_again() {
     let mut states = zookeeper.states();
     server.suspend();
     until(&mut states, |state| !state.is_connected()).await;
-    // While the server is suspended, the kernel accepts connections to it, but no session is opened.
     let opens_none = |state: &SessionState| {
         state
             .reason()
@@ -98,7 +97,6 @@ async fn a_session_ends_when_everything_that_uses_it_is_dropped() {
     drop(zookeeper);
     assert_eq!(server.sessions().len(), 1);
     drop(members);
-    // When the tasks of the session have ended, the sender of its states is dropped.
     soon(async { while states.changed().await.is_ok() {} }).await;
     assert!(list.has_changed().is_err());
     soon(async {
@@ -117,7 +115,6 @@ async fn an_ensemble_that_loses_its_leader_keeps_the_session() {
     let mut states = zookeeper.states();
     let leader = ensemble.leader();
     ensemble.kill(leader);
-    // While the ensemble has no leader, its servers serve no clients.
     until(&mut states, |state| !state.is_connected()).await;
     assert_eq!(session(&zookeeper, None).await, first);
     assert_ne!(ensemble.leader(), leader);

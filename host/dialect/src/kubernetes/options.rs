@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use super::target::ResourceTarget;
 
-/// The type of a query parameter's value.
 #[derive(Clone, Copy, Debug)]
 enum ParameterForm {
     Text,
@@ -47,7 +46,6 @@ const STREAMS_AND_COMMAND: [(&str, ParameterForm); 6] = [
     ("command", ParameterForm::Texts),
 ];
 
-/// Returns the kind of the options of a request that opens a connection, and the options as an object of that kind.
 pub(super) fn of_connection(
     target: &ResourceTarget,
     path: &str,
@@ -98,7 +96,7 @@ fn read(values: &[String], form: ParameterForm) -> Option<Value> {
     })
 }
 
-/// Returns the options in a query as an object of this kind, `CreateOptions` or `UpdateOptions`.
+/// `kind` is `CreateOptions` or `UpdateOptions`.
 pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
     let mut object = Map::new();
     object.insert("kind".to_owned(), json!(kind));

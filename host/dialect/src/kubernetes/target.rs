@@ -29,10 +29,10 @@ pub struct ResourceTarget {
     pub subpath: String,
 }
 
-/// The subresources of Namespaces. In a path, they stand where a resource in a namespace would stand.
+/// In a path, these stand where a resource in a namespace would stand.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
-/// The resources of the core group whose subresources open a connection, each with these subresources.
+/// The resources of the core group whose subresources open a connection.
 const CONNECTS: [(&str, &[&str]); 3] = [
     ("pods", &["exec", "attach", "portforward", "proxy"]),
     ("services", &["proxy"]),
@@ -54,7 +54,7 @@ impl ApiTarget {
             ["apis", group, version, parts @ ..] => (*group, *version, parts),
             _ => return Ok(Self::Other),
         };
-        // The paths of old clients that watch a resource have the segment `watch` before the resource.
+        // Old clients watch a resource with paths such as `/api/v1/watch/pods`.
         let parts = match parts {
             ["watch", parts @ ..] => parts,
             parts => parts,
@@ -94,7 +94,7 @@ impl ResourceTarget {
     }
 }
 
-/// Splits a path into decoded segments. A trailing slash is ignored.
+/// A trailing slash is ignored.
 fn segments(path: &str) -> Result<Vec<String>, Rejection> {
     let ambiguous = |what: &str| {
         let message = format!("the path {path:?} {what}: servers may read it differently");

@@ -53,7 +53,6 @@ fn method_and_path_determine_which_requests_chains_inspect() {
     ] {
         assert_eq!(class(&head(method, path, headers)), expected, "{method} {path}");
     }
-    // Updating or patching a missing object creates it.
     let mut patch = head("PATCH", "/api/v1/namespaces/n/pods/a", &[]);
     patch.extensions.insert(StoredState::default());
     assert_eq!(class(&patch), "CREATE v1/pods");
@@ -149,7 +148,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         (request.kind.to_string(), request.name.as_str()),
         ("v1/Pod".to_owned(), "a")
     );
-    // Since the request has a body, the API server ignores `dryRun` in the query and deletes the object.
+    // Since the request has a body, the API server ignores `dryRun` in the query.
     delete.uri = "/api/v1/namespaces/n/pods/a?dryRun=All".parse().unwrap();
     for (body, expected) in [("", true), (r#"{"kind":"DeleteOptions"}"#, false)] {
         let Ok(BodyReading::Fixed { request, .. }) = read(&delete, body) else {
@@ -175,7 +174,6 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
             "ServiceProxyOptions",
             json!({"kind": "ServiceProxyOptions", "apiVersion": "v1", "path": "x/y"}),
         ),
-        // An encoded segment, a Pod named `proxy` and a query parameter do not change the path of the connection.
         (
             "pods/proxy/%70roxy/%78/y/?path=other",
             "PodProxyOptions",

@@ -7,7 +7,6 @@ fn path(text: &str) -> PathAndQuery {
     text.parse().unwrap()
 }
 
-/// Returns the description of the list of jobs in Nomad's API.
 fn jobs() -> ListRoute {
     ListRoute {
         paths: vec![path("/v1/jobs?namespace=*")],

@@ -11,9 +11,8 @@ use crate::{Rejection, RejectionKind};
 
 /// The body of a request that is not a patch.
 pub(super) enum BodyDocument<'b> {
-    /// The body contains no object, so there is nothing that chains could judge.
+    /// The body contains no object.
     Nothing,
-    /// The body is empty, and the operation does not need a body.
     Empty,
     Whole {
         /// The text of the body, with its keys in the spelling that the route configures.
@@ -38,7 +37,7 @@ impl MatchedRoute {
             };
         }
         let text = self.canonical(text)?;
-        // An object with the same key twice is refused, because servers differ in which of the two values they use.
+        // Servers differ in which value of a repeated key they use.
         let whole = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
             None => return Ok(BodyDocument::Nothing),
@@ -52,7 +51,6 @@ impl MatchedRoute {
         Ok(BodyDocument::Whole { text, object })
     }
 
-    /// Returns a JSON text with its keys in the spelling that the route configures.
     pub(super) fn canonical<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Rejection> {
         match self.route.spelling.canonical(text) {
             Ok(canonical) => Ok(canonical.map_or(Cow::Borrowed(text), Cow::Owned)),
@@ -64,7 +62,7 @@ impl MatchedRoute {
         }
     }
 
-    /// Returns the text of the object in a body; `None` if there is no object and the route does not require one.
+    /// Returns `None` if there is no object and the route does not require one.
     pub(super) fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
         let route = &self.route.route;
         match route.object.locate(text).and_then(|place| text.get(place)) {
@@ -74,7 +72,7 @@ impl MatchedRoute {
         }
     }
 
-    /// Builds the admission request. `body` is empty if the HTTP request has no body.
+    /// `body` is empty if the HTTP request has no body.
     pub(super) fn request(
         &self,
         head: &Parts,
@@ -114,7 +112,6 @@ impl MatchedRoute {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first value in `sources` that is not empty.
     pub(super) fn first(
         &self,
         sources: &[ValueSource],
@@ -137,8 +134,6 @@ impl MatchedRoute {
         Ok(None)
     }
 
-    /// Returns the string at a pointer into the body. If the body is the object, its parsed head is used where
-    /// possible.
     fn text_at(
         &self,
         body: &str,
@@ -157,7 +152,7 @@ impl MatchedRoute {
     }
 }
 
-/// Returns the value of a query parameter. What servers read differently is refused, such as repeated values.
+/// Refuses values that servers could read differently, such as repeated ones.
 fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     let broken_escape = query.split('%').skip(1).any(|rest| {
         !rest
@@ -197,7 +192,7 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
         .map_err(|_| malformed(format!("the header {name} is not plain text")))
 }
 
-/// Returns the string at a pointer into a body; `None` if it is absent or null.
+/// Returns `None` if the string is absent or null.
 fn text_at(body: &str, pointer: &Pointer) -> Result<Option<String>, Rejection> {
     let value = pointer.locate(body).and_then(|place| body.get(place));
     match value {

@@ -50,7 +50,7 @@ impl MatchedRoute {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Converts the parameters' values to lower case, to compare them as a server does that ignores the case of paths.
+    /// For comparison as in a server that ignores the case of paths.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -63,7 +63,7 @@ impl MatchedRoute {
 }
 
 impl Rest {
-    /// Returns the first route that matches the method and `path`, one of the possible decodings of a request's path.
+    /// `path` is one of the possible decodings of a request's path.
     fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
         self.routes
             .iter()
@@ -71,7 +71,7 @@ impl Rest {
             .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a server that ignores case could read this path as another route or parameters than `first`.
+    /// Returns whether a server that ignores case could read this path differently from `first`.
     fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -90,7 +90,7 @@ impl Rest {
         }
     }
 
-    /// Returns the route of a request, or `None` if no route matches. The error states why the request is ambiguous.
+    /// Returns `None` if no route matches. The error states why the request is ambiguous.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<MatchedRoute>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::new(path);
@@ -104,7 +104,7 @@ impl Rest {
             ));
         }
         let Some(lenient) = path::lenient(path) else {
-            // The path cannot be decoded. But if no route has this method, no server can match the request to a route.
+            // If no route has this method, it does not matter that the path cannot be decoded.
             if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
                 return Ok(None);
             }
@@ -131,7 +131,7 @@ impl Rest {
         Ok(first)
     }
 
-    /// Returns whether any server could match this path to the path of a route. The method is not compared.
+    /// The method is not compared.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
         let Some(lenient) = path::lenient(path) else {
             return true;
@@ -145,7 +145,6 @@ impl Rest {
         })
     }
 
-    /// Decides what happens to a request that no route matches.
     pub(super) fn unmatched(&self, head: &Parts) -> Class {
         let is_read = is_read(&head.method);
         match self.unmatched {
@@ -154,8 +153,7 @@ impl Rest {
                 RejectionKind::Unmatched,
                 "no route matches this method and path, and unmatched writes are refused",
             )),
-            // A server may treat an unknown method like any other, so it is refused if the path could belong to a
-            // route.
+            // A server may treat an unknown method like any other.
             UnmatchedWrites::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
                 Class::Refuse(ambiguous("its method is unknown"))
             }
@@ -168,7 +166,6 @@ fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
 }
 
-/// Returns whether the method is a standard method of HTTP, in upper case.
 fn is_known(method: &Method) -> bool {
     is_read(method) || [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
 }

@@ -29,12 +29,11 @@ impl ClientPatch {
 }
 
 impl MatchedRoute {
-    /// Returns whether the request is a patch and stages see its result instead of its body.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
     }
 
-    /// Parses the body of a request as a patch. Returns `None` if the patch does not change the object.
+    /// Returns `None` if the patch does not change the object.
     pub(super) fn parse_patch(&self, head: &Parts, body: &Bytes) -> Result<Option<ClientPatch>, Rejection> {
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let is_optional = self.route.route.optional;
@@ -48,7 +47,6 @@ impl MatchedRoute {
                 .map_err(refused),
             PatchType::Merge => {
                 let text = self.canonical(text)?;
-                // The patch changes only fields of the body that are outside the object.
                 if is_optional && self.part(&text)?.is_none() {
                     return Ok(None);
                 }
@@ -83,7 +81,7 @@ impl MatchedRoute {
         }
     }
 
-    /// Reads a patch as an update of the stored object to the result of the patch.
+    /// Applies a patch to the stored object, and reads the request as an update to the result.
     pub(super) fn read_patch(&self, head: &Parts, body: &Bytes) -> Result<BodyReading, Rejection> {
         let Some(patch) = self.parse_patch(head, body)? else {
             return Ok(BodyReading::Nothing);
@@ -91,14 +89,14 @@ impl MatchedRoute {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // If a key of the result had another spelling, a server that ignores case could read another object.
+        // A server that ignores case could read another object if a key had another spelling.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The stored object was fetched by the name and namespace in path and query, which the patch must not change.
+        // The patch must not change the fields by which the stored object was fetched.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }
@@ -120,7 +118,6 @@ impl MatchedRoute {
         })
     }
 
-    /// Returns the client's patch, extended by the changes of the chains.
     pub(super) fn write_patch(
         &self,
         head: &Parts,
@@ -159,7 +156,6 @@ impl MatchedRoute {
         stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
     }
 
-    /// Returns a body of this route that contains the object at the configured path, and nothing else.
     fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
         let place = &self.route.route.object;
         if place.segments().is_empty() {

@@ -162,12 +162,10 @@ impl RestRoute {
         self.path.contains(&format!("{{{name}}}")) || self.path.contains(&format!("{{*{name}}}"))
     }
 
-    /// Returns whether a PATCH of the route is applied to the stored object, so that stages see the result.
     pub(super) fn applies_patches(&self) -> bool {
         self.get.is_some() && !matches!(self.operation, Operation::Delete | Operation::Connect)
     }
 
-    /// Returns the pointers to the fields of the body from which name, namespace and kind are read.
     pub(super) fn body_pointers(&self) -> impl Iterator<Item = &Pointer> {
         let kind = match &self.kind {
             KindSource::Pointer(pointer) => Some(pointer),

@@ -17,7 +17,6 @@ use crate::{
     template::{PathTemplate, encoded, is_segment},
 };
 
-/// The path of the stored object, with placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct StoredPath(PathTemplate<Placeholder>);
 
@@ -26,13 +25,12 @@ enum Placeholder {
     Name,
     Namespace,
     Parameter(String),
-    /// A path parameter `{*id}`, whose value may contain slashes.
+    /// Written `{*id}`; the value may contain slashes.
     Rest(String),
 }
 
 impl StoredPath {
-    /// Parses the path of the stored object that the route configures. Returns `None` if it configures none, so that
-    /// the path of the client's request is used.
+    /// Returns `None` if the route configures no path.
     pub(super) fn new(route: &RestRoute) -> Result<Option<Self>, RouteProblem> {
         let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
             return Ok(None);
@@ -60,7 +58,6 @@ impl StoredPath {
     }
 }
 
-/// Returns the mistakes in a route's fields about patches and the stored object, each with the name of the field.
 pub(super) fn mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);
@@ -87,7 +84,6 @@ pub(super) fn mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
 }
 
 impl MatchedRoute {
-    /// Returns the query for the stored object; `None` if the route does not fetch it, or the body has no object.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
             return Ok(None);
@@ -123,10 +119,9 @@ impl MatchedRoute {
         }))
     }
 
-    /// Returns the path and query that fetch the stored object for a request with this body.
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
-            // The query of the client's request may select a part or another version of the object, so it is left out.
+            // The query of the client's request may select a part or another version of the object.
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;

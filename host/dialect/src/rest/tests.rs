@@ -18,7 +18,7 @@ fn pointer(text: &str) -> Pointer {
     text.parse().unwrap()
 }
 
-/// Returns the route with which Nomad registers jobs, as in the example configuration.
+/// The route with which Nomad registers jobs, as in the example configuration.
 fn register(path: &str) -> RestRoute {
     RestRoute {
         namespace: vec![
@@ -130,13 +130,11 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
-/// A path whose backslashes and semicolons are encoded up to three times, so that servers may read it in many ways.
 const MANY_READINGS: &str = concat!(
     "/a%5cb;%255cc%3bd/%25255c;%255c;%5c;%2525253f./%25255c;%255c;%5c;%2525253f./a%5cb;%255cc%3bd/%25255c;%255c;%5c;",
     "%2525253f./%25255c;%255c;%5c;%252523./a%5cb;%255cc%3bd/%25255c;%255c;%5c;%252523./%2525203b;%253b/a%252f..%255c.",
 );
 
-/// Lenient servers could match these paths to a route, so writes to them are inspected or refused.
 #[test]
 #[rustfmt::skip]
 fn no_spelling_of_a_path_bypasses_a_route() {
@@ -224,7 +222,6 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("odd, but elsewhere", "PUT", "/V1//nodes/a%2Fb;c%5Cd/../%2e.", "unmatched", "pass"),
         ("a name in capitals", "DELETE", "/v1/job/WEB", "inspect", "inspect"),
         ("a name with a percent sign", "DELETE", "/v1/job/100%25", "inspect", "inspect"),
-        // Requests with GET pass, whatever the spelling of their path.
         ("a read", "GET", "/v1/jobs", "pass", "pass"),
         ("an odd read", "GET", "/V1//jobs;x%00", "pass", "pass"),
         ("a read of no text", "GET", "/files/%ff", "pass", "pass"),
@@ -264,7 +261,7 @@ fn no_override_of_method_or_path_bypasses_a_route() {
         ("PUT", "/v1/job/a", ("x-original-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("PUT", "/v1/job/a", ("x-rewrite-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("GET", "/v1/nodes", ("x-http-method-override", "PUT"), "ambiguous", "pass"),
-        // The header overrides the method with the method that the request has, which is harmless.
+        // The header names the method that the request already has, which is harmless.
         ("PUT", "/v1/jobs", ("x-http-method-override", "put"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?a=b", ("x-original-url", "/v1/jobs?a=b"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?method=GET", ("x-a", "1"), "inspect", "inspect"),
@@ -302,7 +299,6 @@ fn a_path_that_differs_from_a_template_in_case_is_refused() {
     }
 }
 
-/// If two routes could match a request, the server could use another route than the chains, so the request is refused.
 #[test]
 fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let plan = RestRoute {
@@ -422,7 +418,6 @@ fn identity_fields_are_by_default_those_of_name_and_namespace() {
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
 }
 
-/// The keys of the object in a forwarded body have the spelling that the route configures.
 #[test]
 fn a_changed_object_is_written_in_the_key_spelling_of_the_body() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();

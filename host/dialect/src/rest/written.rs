@@ -6,13 +6,10 @@ use http::{Method, header::CONTENT_TYPE};
 use super::{PreparedRoute, ValueSource};
 use crate::template::{PathTemplate, encoded, wrap_at};
 
-/// The value of every path parameter in an example request.
 const EXAMPLE: &str = "example";
 
 impl PreparedRoute {
-    /// Returns an HTTP request of this route that the route reads as `request`; an example if `request` is `None`.
-    /// Returns `None` if `request` does not belong to the route, or if the route accepts only PATCH, whose bodies are
-    /// not whole objects.
+    /// Returns `None` if `request` does not belong to the route, or if the route accepts only PATCH.
     pub(super) fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let route = &self.route;
         let is_own = |request: &Request| {
@@ -40,7 +37,7 @@ impl PreparedRoute {
         written.body(body.unwrap_or_default()).ok()
     }
 
-    /// Returns the value of a path parameter for this request; `None` if it is neither the name nor the namespace.
+    /// Returns `None` if the parameter is neither the name nor the namespace.
     fn value<'r>(&self, parameter: &str, request: &'r Request) -> Option<&'r str> {
         let has = |sources: &[ValueSource]| {
             let mut sources = sources.iter();

@@ -53,6 +53,6 @@ fn reply(status: RefusalStatus<'_>) -> http::Response<Bytes> {
         metadata: Map::new(),
         status,
     };
-    // This cannot fail: strings, numbers and maps of strings can always be serialized.
+    // This cannot fail.
     json_reply(code, serde_json::to_vec(&object).unwrap_or_default())
 }

@@ -29,7 +29,6 @@ fn an_update_is_sent_to_the_application_that_its_body_names() {
         assert_eq!(target, expected, "{source}");
         assert_eq!(version["Kind"], kind);
     }
-    // An application without a namespace was created in the default namespace, so it is updated there.
     let mut object = application();
     object["metadata"].as_object_mut().unwrap().remove("namespace");
     let (target, _) = sent("PUT", APPLICATIONS, &object.to_string());

@@ -11,7 +11,6 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
     let mut seen = HashSet::new();
     for route in routes() {
         assert!(seen.insert((route.verb, route.path)), "{route:?} is there twice");
-        // The request's path has the name of each parameter as the parameter's value.
         let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
@@ -37,7 +36,6 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        // If the target contains one of these values from the body, the body must be read.
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(
@@ -52,7 +50,6 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
 }
 
 #[rustfmt::skip]
-/// In each row, the request has no body, or its body is forwarded unchanged.
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
     // (source of the expectation, method, path below `/mesosdriver/v4`, expected request to the scheduler)
@@ -133,11 +130,10 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // The next two rows: an application may be named `rollback`, although PUT has a route with this segment.
+        // An application may be named `rollback`, although PUT has a route with this segment.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // The next three rows: a parameter's value leads to no other route of the scheduler, and does not add to its
-        // query.
+        // A parameter's value leads to no other route of the scheduler, and does not add to its query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),
         ("here alone", "DELETE", "/namespaces/n/applications/a?enforce=0%26kind%3Dx", "DELETE /v1/apps/n/a?enforce=0%26kind%3Dx&kind=application"),
@@ -152,7 +148,6 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         let head = head(method, &path, &[]);
         let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
-        // If the body is read before, the request to the scheduler is the same.
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

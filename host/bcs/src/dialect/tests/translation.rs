@@ -61,7 +61,6 @@ fn path_of(kind: &str) -> &'static str {
     }
 }
 
-/// Returns the target and the body of the request that the scheduler gets for this request.
 pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
     match translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
         SchedulerForwarding::Rewritten(RewrittenRequest {
@@ -201,7 +200,6 @@ fn a_daemonset_becomes_a_scheduler_daemonset_def() {
     let (target, definition) = sent("POST", DAEMONSETS, &object.to_string());
     assert_eq!(target, "POST /v1/daemonsets");
     let keys: Vec<&String> = definition.as_object().unwrap().keys().collect();
-    // In the request to the scheduler, only the objects of applications and deployments have constraints.
     let expected = ["name", "namespace", "labels", "version", "constraint", "other"];
     assert_eq!(keys, expected);
     let version = &definition["version"];
@@ -226,13 +224,11 @@ fn a_process_is_forwarded_with_all_its_fields() {
         (&version["Kind"], &version["Container"]),
         (&json!("process"), &json!([]))
     );
-    // A deployment can contain processes instead of containers.
     let mut deployed = object;
     deployed["kind"] = "deployment".into();
     assert_eq!(created(&deployed)["version"]["Kind"], "process");
 }
 
-/// Each row sets one value in an object, and checks one value in the request to the scheduler.
 #[test]
 #[rustfmt::skip]
 fn the_scheduler_gets_defaults_and_derived_values() {
@@ -283,7 +279,7 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         ("create.go secrets", "application", "C/secrets", Some(json!([{"secretName": "s"}])), "/Container/0/Secrets", json!([{"secretName": "s"}])),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/NetLimit", json!({"egressLimit": 5})),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/DataClass/NetLimit", json!({"egressLimit": 5})),
-        // The next rows: keys are accepted in any case, and forwarded in the documented spelling.
+        // Keys are accepted in any case, and forwarded in the documented spelling.
         ("5 Go takes keys in any case", "application", "/spec/template/spec/NETWORKTYPE", Some(json!("cni")), "/raw_json/spec/template/spec/networkType", json!("cni")),
         ("5 Go takes keys in any case", "application", "C/Image", Some(json!("other")), "/Container/0/Docker/Image", json!("other")),
     ] {
@@ -291,7 +287,6 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         let place = place.replacen('C', container, usize::from(place.starts_with('C')));
         let (parent, key) = place.rsplit_once('/').unwrap();
         let members = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-        // The key in the other spelling replaces the documented key.
         members.retain(|own, _| !own.eq_ignore_ascii_case(key));
         if let Some(value) = value {
             members.insert(key.to_owned(), value);
@@ -317,12 +312,10 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // The scheduler has fields with these three names, which bcs-mesos-driver does not read. The scheduler would refuse
-    // the type of this `dataClass`, and act on the values of `Docker` and `limitresoures`.
+    // The scheduler has fields with these three names, which bcs-mesos-driver does not read.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});
-    // If this unusual form of the number is in the request, the text was forwarded unchanged.
     let text = object.to_string().replace("1.0}", "1.000}");
     let body = match translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
         SchedulerForwarding::Rewritten(RewrittenRequest {

@@ -87,14 +87,12 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         let got = value["message"].as_str().unwrap();
         let expected = format!("(bcs-mesos-driver):{message}");
         assert!(got == expected || (message.ends_with(": ") && got.starts_with(&expected)), "{source}: {got}");
-        // The reply is compact JSON with exactly these fields in this order, and its data is an empty object.
         assert_eq!(text, format!(r#"{{"result":false,"code":{code},"message":{},"data":{{}}}}"#, json!(got)), "{source}");
     }
 }
 
 #[test]
 fn the_error_for_a_name_with_a_dot_is_plain_text() {
-    // The name is checked first, so the rest of the object may be invalid.
     for kind in ["application", "process", "deployment", "daemonset"] {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
@@ -160,19 +158,16 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
             (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
         }
     }
-    // An empty body means that the scheduler did nothing, but only if the status is 200.
     for (status, body, is_unprocessed) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
         let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
         assert_eq!(matches!(relayed, Relay::NotProcessed(_)), is_unprocessed, "{status} {body:?}");
     }
-    // The quotation of the scheduler's reply is cut, even if the reply is not text.
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
         panic!("it is no JSON")
     };
     assert!(json_of(&response).chars().count() < 500);
 }
 
-/// Go's decoder replaces invalid UTF-8; this program refuses it.
 #[test]
 #[rustfmt::skip]
 fn a_body_with_invalid_utf8_is_refused() {
@@ -205,7 +200,6 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
     }
 }
 
-/// Hooks run for these requests only after the header `BCS-ClusterID` was checked.
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
@@ -231,7 +225,6 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
         };
         assert_eq!(got, expected, "{source}");
     }
-    // Hooks are called only for objects with a kind, so none are called for this request, which has no body.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(BodyReading::Nothing)));
 }

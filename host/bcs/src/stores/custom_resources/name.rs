@@ -12,11 +12,8 @@ const READABLE: usize = 200;
 /// The number of bytes of the digest at the end of a derived name, which makes it unique.
 const DIGEST: usize = 8;
 
-/// Returns the name of the resource that stores a definition. It is always the same for a definition, differs for every
-/// definition, and is valid in Kubernetes.
-///
-/// In `namespace`, the only namespace that BCS uses, the resource has the name of the definition, as with BCS, if that
-/// is valid. BCS allows names that Kubernetes does not, with capitals or with dots anywhere.
+/// Returns the name of the resource that stores a definition. It is derived if BCS allows the definition's name but
+/// Kubernetes does not, for example because of capitals.
 pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> String {
     if definition.namespace == namespace
         && is_dns_subdomain(&definition.name)
@@ -43,7 +40,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     name
 }
 
-/// Returns whether a name ends like a derived name, and so could be equal to the name derived for another definition.
+/// Returns whether a name could be the derived name of another definition.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -85,7 +82,6 @@ mod tests {
             );
             assert!(seen.insert(derived.clone()), "{derived} is there twice");
         }
-        // Even if another definition has a derived name as its name, its resource gets a different name.
         for derived in seen.iter().filter(|derived| is_derived(derived)) {
             let name = derived.as_str();
             assert!(!seen.contains(&resource_name(&DefinitionName::new("bkbcs", name), "bkbcs")));

@@ -15,7 +15,7 @@ use crate::{
     zookeeper::{AtNode, NodeWatch, ZooKeeperError},
 };
 
-/// The maximum number of attempts to read all nodes. An attempt fails if a node changes while the nodes are read.
+/// The maximum number of attempts to read all nodes while they change.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct StoreNode {
@@ -63,7 +63,7 @@ impl NodeReader {
             let watches = HashMap::new();
             *kept = SessionWatches { session, watches };
         }
-        // The server may lag behind. After the sync, it has all writes that other drivers have made before.
+        // The server may lag behind the others.
         client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
@@ -77,7 +77,6 @@ impl NodeReader {
                 continue;
             };
             let used = attempt.used;
-            // Watches that this attempt did not use belong to deleted nodes.
             kept.watches.retain(|watched, _| used.contains(watched));
             let mut watches: Watches = kept.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
@@ -88,7 +87,7 @@ impl NodeReader {
     }
 }
 
-/// Reads all nodes below this root one after another, without watching them. Concurrent changes may be missed.
+/// Does not watch the nodes. Concurrent changes may be missed.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<StoreNode>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
@@ -109,7 +108,6 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<StoreNode>, Z
     Ok(nodes)
 }
 
-/// Returns the names of a node's children; an empty list if the node does not exist.
 async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
@@ -120,7 +118,6 @@ async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperErro
 
 pub(super) async fn first(mut watches: Watches) {
     if watches.next().await.is_none() {
-        // If nothing is watched, no change is ever noticed.
         std::future::pending::<()>().await;
     }
 }
@@ -132,7 +129,7 @@ struct WriteAttempt<'a> {
 }
 
 impl WriteAttempt<'_> {
-    /// Reads all nodes below a root. Returns `None` if a node is deleted during the read.
+    /// Returns `None` if a node is deleted during the read.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<StoreNode>>, ZooKeeperError> {
         let watched = WatchedTreeNode::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
@@ -149,7 +146,7 @@ impl WriteAttempt<'_> {
             }
             Err(error) => return Err(error).at("reading the children of", root),
         };
-        // All requests are sent before the first response is awaited, to save time. Responses arrive in the same order.
+        // All requests are sent before the first response is awaited, to save time.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
             let is_kept = self.is_kept(&WatchedTreeNode::Children(path.clone()));
@@ -213,7 +210,6 @@ impl WriteAttempt<'_> {
     }
 }
 
-/// Returns the names of a node's children and, if they are not watched yet, a watch of them.
 async fn children(
     client: &Client,
     path: &str,
@@ -226,7 +222,6 @@ async fn children(
     Ok((names, Some(watch)))
 }
 
-/// Returns the data of a node and, if it is not watched yet, a watch of it.
 async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
@@ -235,7 +230,6 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-/// Returns whether a node exists and, if its existence is not watched yet, a watch of it.
 async fn existence(
     client: &Client,
     path: &str,

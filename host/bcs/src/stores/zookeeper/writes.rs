@@ -6,7 +6,6 @@ use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
 use crate::zookeeper::{AtNode, ZooKeeperError};
 
-/// The write of one node. It fails if the node's version is not `version`.
 pub(super) struct NodeWrite {
     pub(super) path: String,
     pub(super) version: Option<i32>,
@@ -60,7 +59,7 @@ pub(super) async fn transact(
     }
     if done.is_err() {
         for path in created {
-            // If this fails, a node without data remains, which is not a definition.
+            // A node that remains has no data, so it is not a definition.
             let _ = client.delete(&path, Some(0)).await;
         }
     }

@@ -17,18 +17,17 @@ use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
 
-/// The first pause before a node is created again. Each pause is twice the one before, and half of each is random.
+/// Each pause is twice the one before, and half of each is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause before a node is created again. BCS's own programs usually pause this long.
+/// BCS's own programs usually pause this long.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A node whose creation was requested.
 struct PendingNode {
     session: SessionId,
-    /// The unique prefix of the node's name, by which the node is found if the response to its creation was lost.
+    /// The unique prefix of the node's name, by which the node is found if the response was lost.
     prefix: String,
-    /// The path of the node; `None` until the response to its creation has arrived.
+    /// `None` until the response to the node's creation has arrived.
     path: Option<String>,
     data: Bytes,
 }
@@ -91,7 +90,6 @@ impl Keeper {
         }
     }
 
-    /// Keeps the node registered until a request fails, and returns the error.
     async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
         loop {
             if let Err(error) = self.once(client).await {
@@ -100,7 +98,6 @@ impl Keeper {
         }
     }
 
-    /// Creates the node unless it exists, and writes its data. Then waits until it must be created or written again.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         if !self.wanted.borrow_and_update().is_present {
             return self.stay_away(client).await;
@@ -140,7 +137,6 @@ impl Keeper {
         }
     }
 
-    /// Removes the node, and waits until it should exist again.
     async fn stay_away(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         let node = self.node.as_ref();
         if let Some(node) = node.filter(|node| node.session == client.session_id()) {
@@ -158,7 +154,6 @@ impl Keeper {
                 "withdrawn from ZooKeeper until this driver serves the table that the others serve"
             );
         }
-        // This never fails, because the sender lives as long as this task.
         let _ = self.wanted.changed().await;
         Ok(())
     }
@@ -167,7 +162,6 @@ impl Keeper {
         sleep(self.pauses.after_failure()).await;
     }
 
-    /// Returns the path of the node. If this session has not created the node yet, creates it.
     async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
@@ -176,7 +170,7 @@ impl Keeper {
                 if let Some(path) = &node.path {
                     return Ok(path.clone());
                 }
-                // The node may exist: an earlier attempt to create it may have lost its response with the connection.
+                // An earlier attempt may have created the node and lost the response.
                 if let Some(path) = find(client, &parent, &node.prefix).await? {
                     return Ok(node.path.insert(path).clone());
                 }
@@ -184,7 +178,6 @@ impl Keeper {
             }
             _ => self.node.insert(PendingNode {
                 session,
-                // The prefix is different for each node, so that no other node is taken for this one.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
                 path: None,
                 data: Bytes::new(),
@@ -299,9 +292,8 @@ fn check(registration: &NodeRegistration) -> Result<(), &'static str> {
     check_path(&join(parent, name))
 }
 
-/// Returns the path of the child of `parent` whose name begins with this prefix.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // The server may lag behind. After the sync, it shows the node if it exists.
+    // The server may lag behind the others.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),

@@ -11,10 +11,10 @@ use zookeeper_client::{Client, Error, SessionState as ClientState};
 use super::{SessionConnection, SessionState};
 use crate::zookeeper::{EnsembleConfig, EnsembleServer, error::describe};
 
-/// The first pause before another attempt to open a session. Each pause is twice the one before.
+/// Each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// If no session could be opened, the time within which a server must accept a connection that tests it.
+/// The time within which a server must accept a connection that tests it.
 const PROBE: Duration = Duration::from_secs(1);
 
 struct Publisher {
@@ -24,7 +24,6 @@ struct Publisher {
     was_connected: bool,
 }
 
-/// Opens a session, and a new one whenever it ends, as long as this future is polled.
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
@@ -55,9 +54,9 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // After a client has tried each server once, it gives up, because `keep` retries.
+        // `keep` retries.
         .with_fail_eagerly()
-        // For this version, the client creates nodes with the operation that all versions of ZooKeeper have.
+        // The client then creates nodes with the operation that all versions of ZooKeeper have.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());
@@ -65,7 +64,6 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     connector.connect(&config.servers.to_string()).await
 }
 
-/// Publishes the state of the session until the session ends, and returns the reason for its end.
 async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     let mut watcher = client.state_watcher();
     let mut state = client.state();
@@ -81,7 +79,7 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Connects to each server to find out why no session could be opened, because the client does not report the reason.
+/// Connects to each server, because the client does not report why no session could be opened.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
@@ -94,7 +92,6 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
                 .collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
-                // This fails only if the runtime stops.
                 reasons.extend(probe.await);
             }
             reasons.join("; ")
@@ -131,7 +128,7 @@ impl Publisher {
 
     fn disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
-        // The state has the newest reason, but the time at which the connection was first lost.
+        // The time at which the connection was first lost is kept.
         let since = if before.is_connected() {
             Instant::now()
         } else {

@@ -15,7 +15,6 @@ fn teams() -> GroupVersionResource {
     }
 }
 
-/// Returns a route for teams whose stored object is fetched.
 fn route() -> RestRoute {
     RestRoute {
         name: vec![ValueSource::Path("id".into())],
@@ -36,7 +35,6 @@ fn route() -> RestRoute {
     }
 }
 
-/// Returns a route whose object is only a part of the body.
 fn enveloped() -> RestRoute {
     RestRoute {
         object: "/Team".parse().unwrap(),
@@ -355,7 +353,6 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // The namespace in the patch does not change the path from which the stored object is fetched.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",
@@ -394,7 +391,7 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The patch changes the namespace: the chains would see one object, and the upstream would patch another.
+    // The chains would see one object, and the upstream would patch another.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
