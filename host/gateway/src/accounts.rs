@@ -56,7 +56,6 @@ use crate::{metric_names, status::AccountsStatus};
 
 /// The interval at which this gateway checks whether another gateway has changed the database.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of each check for changes in the database. It ends a check if the server hangs.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The users and clusters of a gateway. Cheap to clone; lives as long as the gateway.
@@ -164,7 +163,6 @@ impl Accounts {
             .await
     }
 
-    /// Repeats `check` with every new directory until it fails, and returns why it fails.
     async fn until(&self, check: impl Fn(&Directory) -> Result<(), TokenDenied>) -> TokenDenied {
         let mut changes = self.changes();
         loop {
@@ -204,7 +202,6 @@ impl Accounts {
         Ok(())
     }
 
-    /// Reads the whole database into the directory. If a backup was restored, the new directory can be older.
     async fn load(&self) -> Result<(), AccountsError> {
         let Inner {
             database,
@@ -246,8 +243,7 @@ impl Accounts {
         }
     }
 
-    /// Commits a change, writes it to the audit log, and reads the directory again. If the directory cannot be read,
-    /// the change is committed nevertheless, and the next poll reads the directory.
+    /// Commits a change, writes it to the audit log, and reads the directory again.
     async fn commit(
         &self,
         change: DatabaseTransaction,

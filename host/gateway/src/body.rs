@@ -32,7 +32,6 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
     YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-/// Reads the body of a request and converts it to JSON. Changes the headers of the request to fit the JSON.
 pub(super) async fn converted(
     head: &mut Parts,
     body: Body,
@@ -69,7 +68,6 @@ impl CutOff {
     }
 }
 
-/// Returns a body that streams the request's body up to the limit.
 pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
@@ -77,8 +75,7 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Without this header, `collect` reads and discards the rest of the body. Otherwise, the client might not see
-        // the reply.
+        // Without this header, `collect` reads the rest of the body, so that the client sees the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),

@@ -28,10 +28,8 @@ pub(super) struct Clusters {
 #[derive(Debug, Default)]
 pub(super) struct KnownClusters {
     pub(super) clusters: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
-    /// Whether the list of clusters has ever been read from ZooKeeper.
     pub(super) is_known: bool,
     pub(super) stale_reason: Option<String>,
-    /// Whether the number of these clusters is in the metric of known clusters.
     is_counted: bool,
 }
 
@@ -50,7 +48,6 @@ pub(super) struct ClusterDrivers {
     pub(super) id: ClusterId,
     pub(super) upstream: Upstream,
     discovery: Option<Discovery>,
-    /// The hosts of the cluster, on which consoles may be opened.
     pub(super) hosts: Hosts,
     _checking: Option<AbortOnDropHandle<()>>,
 }
@@ -76,7 +73,6 @@ impl ClusterDrivers {
         })
     }
 
-    /// Returns the reason why no driver of the cluster can be reached, or `None` if that is known only after a request.
     pub(super) fn no_driver(&self) -> Option<&'static str> {
         let servers = self.followed()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
@@ -94,7 +90,6 @@ impl ClusterDrivers {
         }
     }
 
-    /// Returns the reason why requests to the cluster's drivers fail, or why the list of drivers may be out of date.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
         match (&servers.stale_reason, self.no_driver()) {
@@ -107,7 +102,6 @@ impl ClusterDrivers {
 }
 
 impl Clusters {
-    /// Starts to follow the clusters: those that the configuration lists, and those in the ensemble `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
@@ -124,7 +118,6 @@ impl Clusters {
         )
     }
 
-    /// Starts to follow the clusters below this node of a ZooKeeper ensemble. They are added to the listed clusters.
     pub(super) fn following(
         drivers: &UpstreamConfig,
         listed: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
@@ -188,7 +181,6 @@ impl Clusters {
     }
 }
 
-/// Keeps the known clusters up to date: the clusters that the configuration lists, and the clusters in ZooKeeper.
 struct ClusterFollower {
     zookeeper: ZooKeeper,
     children: FollowedChildren<String>,
@@ -218,8 +210,7 @@ impl ClusterFollower {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // A name that is not a cluster's ID belongs to a driver that registers next to the nodes of clusters. It is
-        // skipped.
+        // Other names are those of drivers that register next to the nodes of clusters.
         for id in names
             .children
             .iter()

@@ -27,7 +27,6 @@ const HOST_PARAMETER: &str = "host_ip";
 /// The time for which the list of a cluster's hosts is cached. If it lacks a host, it is read again at once.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The hosts of a cluster, as a driver last listed them.
 #[derive(Debug, Default)]
 pub(super) struct Hosts(Mutex<Option<(Instant, HashSet<IpAddr>)>>);
 
@@ -59,7 +58,6 @@ fn parameter(head: &Parts, name: &str) -> Option<String> {
     found.map(|(_, value)| value.into_owned())
 }
 
-/// Sets the header that names the cluster from the query, if a console request does not have the header.
 pub(super) fn name_cluster(head: &mut Parts) {
     if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
         return;
@@ -71,8 +69,7 @@ pub(super) fn name_cluster(head: &mut Parts) {
     }
 }
 
-/// Checks that the console of a request is on a host of the cluster. Without this check, a client could reach whatever
-/// listens at the port of consoles on any host.
+/// Refuses a console on a host outside the cluster, because a client could otherwise reach that port on any host.
 pub(super) async fn check_host(
     head: &Parts,
     drivers: &ClusterDrivers,

@@ -43,7 +43,6 @@ pub(super) enum GatewayError {
     /// The path has a segment that a driver could resolve, so the gateway would have checked the wrong permission.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     DotSegment,
-    /// The driver's path would be longer than a URI may be.
     #[error("the path is too long")]
     PathTooLong,
     #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
@@ -55,7 +54,6 @@ pub(super) enum GatewayError {
     /// The cluster is unknown, or has no driver. `reason` says more, or is empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
-    /// No server is registered for this service of BCS.
     #[error("no server is registered: {0}")]
     NoService(String),
     #[error("request mesos apiserver failed: {0}")]
@@ -76,7 +74,6 @@ pub(super) enum GatewayError {
     Unauthorized(&'static str),
     #[error("bcs auth check no authority: {0}")]
     Forbidden(String),
-    /// The request is for a console on this host, which does not belong to the cluster.
     #[error("bcs auth check no authority: {0}")]
     Host(String),
     #[error("bcs auth check error: {0}")]
@@ -96,14 +93,12 @@ fn after_colon(reason: &str) -> String {
 /// The part of bcs-api that would have written an error reply. It determines the format of the JSON in the reply.
 #[derive(Clone, Copy, Debug)]
 enum EnvelopeWriter {
-    /// A handler of bcs-api. Its JSON has no spaces, and its message names the program. With [`Statuses::Ok`], the
-    /// status is 200.
+    /// An error of bcs-api's handlers: compact JSON, with a message that names the program.
     Handler,
-    /// A filter of bcs-api. Its JSON is indented by one space. Its HTTP status always shows the error.
+    /// An error of bcs-api's filters: indented JSON. Its HTTP status always shows the error.
     Filter,
 }
 
-/// The properties of an error that determine the reply, and a keyword for logs and metrics.
 struct ErrorReplyForm {
     word: &'static str,
     code: Code,
@@ -127,8 +122,7 @@ impl GatewayError {
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // The next three errors keep their own status, even with [`Statuses::Ok`]: bcs-api has no status for them,
-            // because it does not limit the encoding, size or duration of bodies.
+            // bcs-api has no such errors, because it does not limit the encoding, size or duration of bodies.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),

@@ -67,7 +67,6 @@ struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
     memory: RequestMemory,
-    /// The other gateways, if they share tunnels with this one; `None` otherwise.
     peers: Option<Arc<Peers>>,
     host: Host,
     limits: BodyLimits,
@@ -76,10 +75,8 @@ struct Inner {
     chains: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
 }
 
-/// The settings with which gateways find each other.
 pub(crate) struct OtherGateways<'a> {
     pub(crate) config: PeersConfig,
-    /// This gateway's own entry in ZooKeeper.
     pub(crate) own: UpstreamServer,
     pub(crate) zookeeper: &'a ZooKeeper,
     /// The ZooKeeper node below which all gateways register.
@@ -94,7 +91,6 @@ struct AdmittedRequest {
     route: Arc<ClusterRoute>,
 }
 
-/// The reply to a request, with the cluster and the user for logs and metrics.
 #[derive(Debug)]
 pub(crate) struct LoggedReply {
     pub(crate) response: Response<Body>,
@@ -122,7 +118,6 @@ impl KubernetesProxy {
         }))
     }
 
-    /// Returns whether a request with this path is for a Kubernetes cluster, or opens a tunnel.
     pub(crate) fn is_cluster_or_tunnel_path(path: &str) -> bool {
         path.starts_with(path::PREFIX) || path == headers::PATH
     }
@@ -192,7 +187,6 @@ impl KubernetesProxy {
         self.0.routes.until_agents_are_gone().await;
     }
 
-    /// Returns a receiver that is notified when an agent's tunnel to this gateway begins or ends.
     pub(crate) fn tunnel_changes(&self) -> tokio::sync::watch::Receiver<()> {
         self.0.routes.changes()
     }
@@ -268,7 +262,6 @@ impl KubernetesProxy {
 type Recipient = (Arc<str>, Arc<str>);
 
 impl Inner {
-    /// Checks by the head of a request whether it may pass, and rewrites the head for the cluster.
     async fn admit(
         &self,
         head: &mut http::request::Parts,
@@ -332,7 +325,6 @@ fn recipient(cluster: &RegisteredCluster, session: &UserSession) -> Recipient {
     (cluster.id.as_str().into(), session.user.name.as_str().into())
 }
 
-/// Forwards a request that has passed the chains to its cluster.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<ClusterRoute>>() else {
         // Every request has a route, because `answer` adds it.
@@ -346,8 +338,7 @@ async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Bo
     let uri = request.uri().clone();
     let sent = upstream.send(request).await;
     let reply = sent.map_err(|error| end_reply(&EndReason::from(error)))?;
-    // A 401 means that the API server rejects the agent's token. The exception is a path that leads through the API
-    // server to a container, which may check tokens itself.
+    // A 401 means that the API server rejects the agent's token, unless a container in the cluster sent the reply.
     if reply.status() == StatusCode::UNAUTHORIZED && !path::is_proxied(uri.path()) {
         return Err(ended(&KubernetesError::AgentToken));
     }
@@ -358,8 +349,7 @@ fn end_reply(end: &EndReason<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol that Kubernetes uses. Other protocols are not forwarded: with
-/// `h2c`, for example, requests could evade the checks.
+/// Returns whether a request switches to a protocol of Kubernetes. With others, such as `h2c`, it could evade checks.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

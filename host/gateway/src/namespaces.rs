@@ -18,7 +18,6 @@ use crate::{error::GatewayError, path};
 #[derive(Clone, Debug)]
 pub(super) struct GatewayNamespaces(pub(super) Arc<BTreeSet<String>>);
 
-/// What must be checked after the namespace in the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemainingCheck {
     Nothing,

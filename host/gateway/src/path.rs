@@ -6,8 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes of paths at the gateway, longest first: the prefix of bcs-api, and the prefix of the paths that
-/// bcs-gateway-discovery routes to drivers, for example for consoles.
+/// The prefixes of paths at the gateway, longest first: that of bcs-api, and that of bcs-gateway-discovery.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
 /// Returns the path at a driver for a path at the gateway. The query and percent-encoding are kept.
@@ -21,7 +20,6 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     rewritten(uri, prefix, PREFIX)
 }
 
-/// Replaces the prefix of a path by `new_prefix`. The query and percent-encoding are kept.
 pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
     let after_prefix = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = after_prefix.ok_or(GatewayError::NoRoute)?;
@@ -35,8 +33,7 @@ pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<Pat
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether no segment of the path is `.`, `..` or empty. The last may be empty. Encoded slashes separate
-/// segments, too.
+/// Returns whether no segment of the path is `.` or `..`, and only the last is empty. Encoded slashes count, too.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();

@@ -8,8 +8,7 @@ use http::{header::UPGRADE, request::Parts};
 
 use crate::path;
 
-/// The prefix of the driver's paths for custom resources, before `{group}/{version}/...`. The driver forwards these
-/// requests to a kube-apiserver next to the Mesos cluster.
+/// The prefix of the driver's paths for custom resources. The driver forwards them to a kube-apiserver.
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
 /// The API groups whose custom resources users with [`Permission::Write`] may change. Changes of other groups need
@@ -41,8 +40,7 @@ impl FromStr for ApiGroup {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        // BCS's own group is refused like the groups of Kubernetes, because it contains the definitions of hooks and
-        // all workloads of the scheduler.
+        // BCS's own group contains the definitions of hooks, and all workloads of the scheduler.
         if ["k8s.io", "kubernetes.io"].iter().any(|domain| is_within(domain)) || text == "bkbcs.tencent.com" {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }
@@ -70,10 +68,7 @@ impl PlainGroups {
 }
 
 /// Returns the permission that a request to a driver needs: the permission of its route, or [`Permission::Hooks`] if
-/// its path is ambiguous or has no route.
-///
-/// A request that opens a console is not a read although it is a GET, because a console is a shell in a container. A
-/// request that switches protocols is not a read, either.
+/// its path is ambiguous or has no route. A request that opens a console is not a read, although it is a GET.
 pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
     let RouteLookup::Found(matched) = lookup(head) else {

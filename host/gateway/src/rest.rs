@@ -29,16 +29,13 @@ const LARGEST_BODY: usize = 256 * 1024;
 /// The prefix of a header `Authorization` with basic authentication. Its password is a token.
 const BASIC: &[u8] = b"Basic ";
 
-/// The reply to a request of the management API, and details for logs and metrics.
 #[derive(Debug)]
 pub(super) struct RestAnswer {
     pub(super) response: Response<Body>,
-    /// A keyword for the reply, for logs and metrics.
     pub(super) word: &'static str,
     pub(super) holder: Option<Arc<str>>,
 }
 
-/// Returns whether a request with this path is for the management API.
 pub(super) fn is_rest(path: &str) -> bool {
     path.starts_with("/rest/")
 }

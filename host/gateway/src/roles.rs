@@ -33,7 +33,6 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(15);
 /// The interval at which each gateway tries to take or renew the lease of the writer.
 const RENEWAL: Duration = Duration::from_secs(4);
-/// The pause after the roles of the configuration could not be stored in the database.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The sources of the roles of users in clusters, and the rights that these roles may contain.
@@ -45,20 +44,17 @@ pub struct RolesConfig {
     pub allowed: AllowedRights,
 }
 
-/// The part of a gateway that writes roles into clusters while it holds the lease. Lives as long as the gateway.
 #[derive(Debug)]
 pub(crate) struct RoleWriterHandle {
     config: RolesConfig,
     accounts: Accounts,
     kubernetes: KubernetesProxy,
-    /// The name of this gateway in the lease.
     id: String,
     is_writer: watch::Sender<bool>,
     pass: watch::Sender<PassResult>,
     subscription_problem: Mutex<Option<String>>,
 }
 
-/// The result of one pass that writes the roles of all clusters.
 #[derive(Clone, Debug, Default)]
 struct PassResult {
     /// The revision of the database from which the grants of the pass were read.

@@ -72,7 +72,6 @@ pub(super) enum ServiceTarget<'a> {
 }
 
 impl Services {
-    /// Starts to follow the servers of all services in this ensemble.
     pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
         let config = UpstreamConfig {
             // The configured health check fits only drivers of Mesos clusters, so it is not used for other servers.

@@ -25,7 +25,6 @@ use crate::{
 /// The header in which clients of bcs-api send their tokens.
 const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
 
-/// The properties of a request by which access to a cluster is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRequest<'a> {
     pub(super) cluster: &'a str,
@@ -34,12 +33,10 @@ pub(super) struct AccessRequest<'a> {
     pub(super) needed: Permission,
 }
 
-/// The source of the tokens of clients and their permissions. Lives as long as the gateway.
 #[derive(Debug)]
 pub(super) enum TokenProvider {
     File(TokenTable),
     Endpoint(Box<TokenEndpoint>),
-    /// The users in the gateway's database, with their permissions.
     Accounts(Accounts),
 }
 
@@ -68,7 +65,6 @@ impl TokenProvider {
         })
     }
 
-    /// Checks that the holder of the token in these headers may send this request.
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
@@ -106,7 +102,6 @@ impl TokenProvider {
         match self {
             Self::File(table) => table.follow().await,
             Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
-            // Another task reloads the database.
             Self::Accounts(_) => std::future::pending().await,
         }
     }
@@ -146,7 +141,6 @@ fn of_accounts(
     })
 }
 
-/// Returns the labels of the metric that counts checks of tokens: each source, with its possible results.
 fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
     match config {
         TokensConfig::File(_) => &[("file", &["allowed", "refused"])],
@@ -158,7 +152,6 @@ fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static
     }
 }
 
-/// Counts a check of a token, whose `result` is `allowed`, `refused` or `unanswered`.
 fn count_check(source: &'static str, result: &'static str) {
     checks(source, result).increment(1);
 }

@@ -15,7 +15,6 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|protocol| !protocol.is_empty())
 }
 
-/// Returns the token, encoded in base64url, if this WebSocket protocol contains one.
 fn encoded(protocol: &str) -> Option<&str> {
     let (start, token) = protocol.split_at_checked(PREFIX.len())?;
     start.eq_ignore_ascii_case(PREFIX).then_some(token)
@@ -28,7 +27,6 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
     BASE64_URL_SAFE_NO_PAD.decode(token).ok()
 }
 
-/// Removes the tokens from the WebSocket protocols in the headers.
 pub(crate) fn remove(headers: &mut HeaderMap) {
     let others: Vec<_> = protocols(headers)
         .filter(|protocol| encoded(protocol).is_none())

@@ -102,7 +102,6 @@ impl Accounts {
         self.commit(change, &by, "report credentials", cluster_id).await
     }
 
-    /// Stores the credentials of a cluster that has none, with the token encrypted.
     pub(super) async fn insert_credentials(
         &self,
         change: &mut DatabaseTransaction,
@@ -139,7 +138,6 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns whether the gateway may connect to this IP address of an API server.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
@@ -158,7 +156,6 @@ impl Accounts {
 }
 
 impl AgentReport {
-    /// Parses and checks the report. It may come from an agent, from another gateway or from the database.
     pub(crate) fn credentials(self) -> Result<ClusterCredentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -188,7 +185,6 @@ impl AgentReport {
         })
     }
 
-    /// Checks the size and form of all fields of the report, but not whether the gateway may connect to its addresses.
     fn check(&self) -> Result<(), AccountsError> {
         let too_long = [
             ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
@@ -265,7 +261,6 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Returns whether an address is loopback, link-local (such as a cloud's metadata service), unspecified or multicast.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

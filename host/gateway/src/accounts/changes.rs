@@ -78,7 +78,6 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-/// Returns the time at which a lifetime that begins now ends, or `now` if the clock cannot represent that time.
 pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }

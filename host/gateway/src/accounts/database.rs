@@ -24,7 +24,6 @@ use super::{
     RegisterToken, RegisteredCluster, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
-/// The table that records the migrations. No other program that uses the database has a table of this name.
 const MIGRATIONS: &str = "admittance_migrations";
 /// The migrations that create and change the tables in SQLite, oldest first, each with its name and statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
@@ -45,12 +44,10 @@ const MYSQL_STEPS: [(&str, &str); 3] = [
 ];
 /// The maximum number of database connections. A few are enough, because changes are rare, and a read uses only one.
 const CONNECTIONS: u32 = 4;
-/// The timeout for getting a database connection from the pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REVISION: &str = "SELECT revision FROM admittance_state WHERE id = 1";
 
-/// A transaction, with the database connection on which it runs.
 pub(super) type DatabaseTransaction = Transaction<'static, Any>;
 
 #[derive(Debug)]
@@ -93,14 +90,12 @@ impl Database {
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    /// Returns the number of cluster tokens that are stored in encrypted form.
     pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
         Ok(count.fetch_one(&self.pool).await?)
     }
 
-    /// Returns the revision of the database, which grows by one with every change.
     pub(super) async fn revision(&self) -> Result<i64, AccountsError> {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
@@ -123,7 +118,6 @@ impl Database {
     }
 }
 
-/// Returns the revision of the database after the changes that this transaction has made so far.
 pub(super) async fn revision_in(transaction: &mut DatabaseTransaction) -> Result<i64, AccountsError> {
     Ok(query_scalar(REVISION).fetch_one(&mut **transaction).await?)
 }

@@ -184,9 +184,8 @@ impl Directory {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// Returns the permission of a user for the drivers of a Mesos cluster. Unless the user is a super user, the
-    /// permission must have been granted. Being the cluster's creator is not enough, because any user may register a
-    /// cluster with any ID of the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Being the cluster's creator is not enough,
+    /// because any user may register a cluster with any ID of the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);
@@ -198,7 +197,6 @@ impl Directory {
         registered
             .filter_map(|cluster| match cluster.grants.get(&user.id)? {
                 Access::Permission(permission) => Some(*permission),
-                // `Access::Cluster` leaves decisions to role bindings, which Mesos clusters do not have.
                 Access::Cluster => None,
             })
             .max()
@@ -288,7 +286,6 @@ mod tests {
         let directory = Directory {
             clusters: [
                 cluster("a", ClusterType::Mesos, 1, &[(2, Permission::Read)]),
-                // User 3 registers the same ID of the platform again, but gains no permission for the drivers.
                 cluster("b", ClusterType::Mesos, 3, &[(2, Permission::Write)]),
                 cluster("c", ClusterType::Kubernetes, 4, &[(4, Permission::Hooks)]),
             ]

@@ -50,8 +50,7 @@ impl From<sqlx::Error> for AccountsError {
     }
 }
 
-/// Returns the error of an INSERT that violates a constraint: something of the kind `what` already has this name, or
-/// the `parent` to which it belongs was deleted in the meantime.
+/// Returns the error of an INSERT that violates a constraint: `name` is taken, or its `parent` was deleted.
 pub(super) fn violation(
     what: &'static str,
     parent: &'static str,

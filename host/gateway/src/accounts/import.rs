@@ -32,7 +32,6 @@ use super::{
     },
 };
 
-/// The names under which imports record that they have handled the credentials and the register token of a cluster.
 const CREDENTIALS: &str = "credentials";
 const REGISTER_TOKENS: &str = "register_tokens";
 
@@ -169,8 +168,7 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts the credentials of a cluster if the gateway may connect to their addresses, and their CA is usable. They
-    /// are checked here because bcs-api did not check them. Returns whether they were inserted.
+    /// Checks the credentials of a cluster, because bcs-api did not, and inserts them. Returns whether they are valid.
     async fn insert_source_credentials(
         &self,
         change: &mut DatabaseTransaction,
@@ -209,8 +207,6 @@ impl Accounts {
     }
 }
 
-/// Deletes the replaced users of the gateway, and inserts the imported users. If an imported user has the name of a
-/// replaced user, it gets the clusters of that user.
 async fn insert_users(
     change: &mut DatabaseTransaction,
     plan: &ImportPlan,
@@ -261,7 +257,6 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access that the imported users had at bcs-api, and the access of the gateway's users whom they replace.
 fn permissions(
     source: &[SourcePermission],
     plan: &ImportPlan,

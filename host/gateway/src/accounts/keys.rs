@@ -62,8 +62,7 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Encrypts a secret. `row_name` identifies the database row that will contain it. Decryption needs this name, so
-    /// the encrypted secret is useless in another row.
+    /// Encrypts a secret. Decryption needs the same `row_name`, so the encrypted secret is useless in another row.
     pub(super) fn seal(&self, secret: &Secret, row_name: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -92,7 +91,6 @@ impl KeyFile {
         })
     }
 
-    /// Decrypts a secret, and encrypts it again with the first key of the file.
     pub(super) fn reseal(&self, sealed: &str, row_name: &str) -> Result<String, String> {
         self.open(sealed, row_name)
             .and_then(|secret| self.seal(&secret, row_name))
@@ -152,12 +150,10 @@ const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN
 /// The number of characters before the capitals in `ALPHANUMERIC`. Random parts of IDs use only these characters.
 const LOWER: usize = 36;
 
-/// Returns a random token of this many letters and digits.
 pub(super) fn random_token(length: usize) -> Result<Secret, String> {
     random(length, ALPHANUMERIC.len()).map(Secret)
 }
 
-/// Returns the random part of an ID: this many lower-case letters and digits.
 pub(super) fn random_suffix(length: usize) -> Result<String, String> {
     random(length, LOWER)
 }

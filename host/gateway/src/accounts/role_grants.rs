@@ -149,14 +149,12 @@ pub(crate) struct GrantedBinding {
 }
 
 impl Directory {
-    /// Returns the gateway's ID for the Kubernetes cluster with this name in a grant. If the name is an ID of the
-    /// platform, it means the cluster of the project that registered the ID first.
+    /// Returns the ID of the Kubernetes cluster that a grant names by its ID at the gateway or in the platform.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
         let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
         found.is_kubernetes().then_some(&*found.id)
     }
 
-    /// Returns the roles that existing users have in a cluster, or `None` if there are none.
     pub(crate) fn bindings_in(&self, cluster: &RegisteredCluster) -> Option<&BTreeSet<GrantedBinding>> {
         self.bindings.get(&cluster.id)
     }
@@ -165,8 +163,7 @@ impl Directory {
         self.users().any(|user| user.name == *name)
     }
 
-    /// Stores the grants in this directory, and gives their users the roles. A user without any access to the cluster
-    /// of a grant gets [`Access::Cluster`] to the cluster.
+    /// Stores the grants. A user without any access to the cluster of a grant gets [`Access::Cluster`] to the cluster.
     pub(super) fn add_grants(&mut self, grants: BTreeSet<RoleGrant>) {
         let users: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
         let mut named: HashMap<&str, Option<String>> = HashMap::new();
@@ -410,7 +407,6 @@ mod tests {
         }
         assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
         assert_eq!(bindings(&mesos), (0, None));
-        // In the first cluster, the removal of the policy removes no role, because the configuration grants it, too.
         accounts
             .edit_role_grants("test", GrantEdit::Remove(policy))
             .await

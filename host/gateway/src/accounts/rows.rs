@@ -14,8 +14,7 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-/// Returns the `row_name` with which the value of a user's token is [sealed](super::KeyFile::seal). The name contains a
-/// space, so it never equals the name for a cluster's token, which is the cluster's ID.
+/// Returns the `row_name` of a user's token. It contains a space, so it differs from every ID of a cluster.
 pub(super) fn token_row_name(digest: &str) -> String {
     format!("user token {digest}")
 }

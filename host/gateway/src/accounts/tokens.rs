@@ -197,8 +197,7 @@ impl Accounts {
         Ok(done)
     }
 
-    /// Encrypts a token with the first key, and stores it with the statement `update` in the row that `key` identifies.
-    /// The inner error says why the token cannot be decrypted.
+    /// Encrypts a token with the first key, and stores it. The inner error says why the token cannot be decrypted.
     async fn reseal(
         &self,
         change: &mut DatabaseTransaction,

@@ -47,7 +47,6 @@ pub struct UserName(Arc<str>);
 pub struct InvalidUserName(pub String);
 
 impl UserName {
-    /// The kind in the names of the users that are created in the gateway.
     const PLAIN: &str = "plain";
 
     pub fn as_str(&self) -> &str {
@@ -181,7 +180,6 @@ pub struct RegisteredCluster {
 }
 
 impl RegisteredCluster {
-    /// Returns whether this is a Kubernetes cluster. Mesos clusters have no API server.
     pub(crate) fn is_kubernetes(&self) -> bool {
         self.bcs
             .as_ref()

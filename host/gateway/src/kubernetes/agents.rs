@@ -32,10 +32,8 @@ use crate::{
     tunnel::{AllowedConnections, LARGEST_OF_AGENT, OutgoingFrames, TunnelSession, websocket_config},
 };
 
-/// The interval at which a stopping gateway checks whether a tunnel is unused.
 const IDLE_POLL: Duration = Duration::from_millis(50);
 
-/// The WebSocket of a tunnel, on the side of the gateway that accepts the tunnel.
 pub(super) type TunnelSocket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
 /// The credentials of a cluster that an agent sends when it opens a tunnel. A header contains them as JSON in base64.
@@ -70,7 +68,6 @@ impl TunnelRequest {
     }
 }
 
-/// A tunnel whose connection is about to become a WebSocket.
 struct PendingTunnel {
     cluster: Arc<RegisteredCluster>,
     token: Vec<u8>,
@@ -80,8 +77,7 @@ struct PendingTunnel {
 }
 
 impl KubernetesProxy {
-    /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel remains open until the other
-    /// side is gone, or the token or secret of the other side is no longer valid.
+    /// Returns the reply to an agent or another gateway that opens a tunnel.
     pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
         let is_of_gateway = request.headers().contains_key(ID);
         let accepted = match is_websocket(&request) {
@@ -167,7 +163,6 @@ impl KubernetesProxy {
     }
 }
 
-/// The text in the log if a tunnel ended because its connection was closed.
 pub(super) const CLOSED: &str = "its connection was closed";
 pub(super) const STOPPING: &str = "the gateway stops";
 
@@ -196,8 +191,7 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// Returns the reply that switches the connection to a WebSocket. When that has happened, `carry` gets the WebSocket.
-/// No message may be larger than `largest`.
+/// Returns the reply that switches the connection to a WebSocket, which `carry` then gets.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,

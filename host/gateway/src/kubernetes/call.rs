@@ -23,7 +23,6 @@ const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which the answer whether an agent may impersonate `system:masters` is used. Role bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The pause before the API server is asked again whether an agent may impersonate `system:masters`, if no answer came.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout of the question whether an agent may impersonate `system:masters`. A user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,8 +54,7 @@ impl KubernetesProxy {
 }
 
 impl ClusterRoute {
-    /// Returns the groups that super users have in this cluster. The groups include `system:masters` if the agent may
-    /// impersonate it, as the role `cluster-admin` allows. Concurrent calls share one question to the API server.
+    /// Returns the groups that super users have in this cluster. They include `system:masters` if the agent may use it.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
         let mut last = self.may_impersonate_masters.lock().await;
         let is_allowed = match *last {
@@ -125,7 +123,6 @@ impl ClusterRoute {
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let replied = async {
-            // If no reply arrives, `send` returns an error reply, which is handled like a reply from the API server.
             let reply = send(&self.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
             let received = Limited::new(body, LARGEST_REPLY).collect().await;

@@ -25,7 +25,6 @@ pub(super) enum KubernetesError {
     NotConnected(String),
     #[error("the credentials of {cluster} cannot be used: {reason}")]
     Credentials { cluster: String, reason: String },
-    /// The API server answers 401 because it rejects the token of the cluster's agent. The user's token is valid.
     #[error(
         "the API server does not accept the token of the cluster's agent: check that the agent runs and that its \
          service account was not deleted"
@@ -38,7 +37,6 @@ pub(super) enum KubernetesError {
 }
 
 impl KubernetesError {
-    /// Returns one word for the error, for logs and metrics.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::NoRoute | Self::Path(_) => "no-route",

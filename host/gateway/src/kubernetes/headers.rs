@@ -8,8 +8,7 @@ pub(crate) const CLUSTER: &str = "bcs-api-tunnel-clusterid";
 pub(crate) const TOKEN: &str = "bcs-api-tunnel-token";
 /// The header with the ID of a gateway that opens a tunnel to another gateway.
 pub(crate) const ID: &str = "bcs-api-tunnel-id";
-/// The header with a random string that the gateway which accepts a tunnel has chosen. The gateway that opens the
-/// tunnel must use the string in its proof.
+/// The header with a random string of the gateway that accepts a tunnel. The other gateway's proof must use it.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
 /// The names by which agents identify themselves in a header. The last agent of bcs-api sends the second name.

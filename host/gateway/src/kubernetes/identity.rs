@@ -64,8 +64,7 @@ impl ImpersonatedUser {
     /// Replaces every header of a request that names its client. `authorization` is the token of the cluster's agent.
     /// Returns `false` if the name of the user or of a group cannot be sent in a header.
     ///
-    /// `Connection` is also replaced, because a client could list the new headers in it, and the next server would drop
-    /// them.
+    /// `Connection` is also replaced, because the next server would drop the new headers if it listed them.
     pub(super) fn replace(
         &self,
         headers: &mut HeaderMap,

@@ -14,8 +14,8 @@ use crate::{
 const GATEWAY_LIMIT: usize = 1 << 30;
 const OWNER_LIMIT: usize = 128 << 20;
 
-/// The owner of a cluster's tunnels, who has one memory limit. Any user may create clusters and act as their agents, so
-/// the clusters of one user share a limit. Each cluster of an administrator or super user has its own limit.
+/// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user
+/// share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     User(UserId),
@@ -25,7 +25,6 @@ enum Owner {
 #[derive(Debug)]
 pub(super) struct RequestMemory {
     pub(super) gateway: Arc<Budget>,
-    /// The memory budgets of the owners. Each budget lives as long as its owner has tunnels.
     owners: Mutex<HashMap<Owner, Weak<Budget>>>,
 }
 
@@ -39,7 +38,6 @@ impl Default for RequestMemory {
 }
 
 impl RequestMemory {
-    /// Returns the memory budget that all tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.directory().ok();
         let creator = directory.as_ref().and_then(|directory| {

@@ -64,7 +64,7 @@ pub(super) struct Peers {
     tls: ClientTls,
     connector: UpstreamConnector,
     discovery: Discovery,
-    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; `None` if one is.
+    /// The URLs of the other registered gateways, each with the reason why no tunnel to it is open.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,
@@ -131,7 +131,6 @@ impl Peers {
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
         let mut found = self.discovery.servers();
-        // The servers to which a task keeps a tunnel open, so that no second tunnel is opened to them.
         let mut held: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
@@ -162,8 +161,7 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while that gateway is registered. When its registration ends, a tunnel
-    /// that is open stays open, but no new tunnel is opened.
+    /// Keeps a tunnel to a registered gateway open. A tunnel outlives the registration, but no new one is opened then.
     async fn hold(
         &self,
         server: &UpstreamServer,
@@ -205,7 +203,6 @@ impl Peers {
         drop(links);
         match problem {
             None => tracing::info!(%server, "the tunnel to another gateway is open"),
-            // The reason is logged only when it changes.
             Some(why) if before != Some(Some(why.clone())) => {
                 tracing::warn!(%server, why, "there is no tunnel to another gateway; trying again");
             }

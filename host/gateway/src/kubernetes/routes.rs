@@ -30,19 +30,15 @@ const SERVER_NAME: &str = "kubernetes";
 /// The maximum number of tunnels that the agents of one cluster may have open to this gateway.
 const MOST_TUNNELS: usize = 8;
 
-/// The timeout for connecting to an API server, including the TLS handshake. It is long enough for distant clusters,
-/// and for many clients that reconnect at the same time.
+/// The timeout for connecting to an API server, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The way in which the gateway connects to an API server.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
     /// Through a TCP connection. The accounts decide which addresses are allowed.
     Direct(Accounts),
-    /// Through the tunnel of the cluster's agent.
     Tunnel(TunnelSession),
-    /// Through a tunnel between this gateway and another, to which the cluster's agent has a tunnel. The memory budget
-    /// is that of the cluster's owner.
+    /// Through a tunnel of another gateway. The memory budget is that of the cluster's owner.
     Gateway(TunnelSession, Arc<Budget>),
 }
 
@@ -51,7 +47,6 @@ pub(super) enum ConnectVia {
 pub(super) struct ClusterRoute {
     pub(super) credentials: Arc<ClusterCredentials>,
     pub(super) upstream: Upstream,
-    /// The token of the cluster's agent, as a header.
     pub(super) authorization: HeaderValue,
     via: ConnectVia,
     /// The answer whether the agent may impersonate `system:masters`, and the time until which the answer is used.
@@ -117,8 +112,7 @@ impl ClusterRoute {
     }
 }
 
-/// Checks the API servers of a route while new requests use the route. Checks of all routes would cost too much,
-/// because an agent may open several tunnels and report several servers for each.
+/// Checks the API servers of a route while new requests use the route. To check all routes would cost too much.
 async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
         tokio::select! {
@@ -148,8 +142,7 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Returns a connector for TCP that refuses addresses to which the gateway must not connect. They are checked after
-/// each lookup of a host name, because whoever reported the name may change its addresses later.
+/// Returns a TCP connector that checks the addresses after each lookup of a host name, because they may change.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -175,12 +168,10 @@ fn tcp(accounts: Accounts) -> Dial {
     }))
 }
 
-/// The routes to all clusters. Lives as long as the gateway.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     direct: Mutex<HashMap<String, Arc<ClusterRoute>>>,
     tunnels: Mutex<Tunnels>,
-    /// Notifies of every change of the tunnels that agents have opened.
     changed: watch::Sender<()>,
 }
 
@@ -228,8 +219,7 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// Returns the route to this cluster: through a tunnel of its agent to this gateway or another, or directly to the
-    /// reported addresses if there is none.
+    /// Returns the route to this cluster: through a tunnel if there is one, or directly to the reported addresses.
     pub(super) fn to(
         &self,
         cluster: &RegisteredCluster,
@@ -261,7 +251,6 @@ impl Routes {
         Ok(route)
     }
 
-    /// Drops the routes to clusters for which `exists` returns `false`.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.direct.lock().retain(|id, route| {
             let exists = exists(id);
@@ -310,7 +299,6 @@ impl Routes {
         }
     }
 
-    /// Returns a receiver that is notified of every change of [`of_agents`](Self::of_agents).
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -382,7 +370,6 @@ impl OpenTunnel {
         Arc::strong_count(&self.route) <= 2
     }
 
-    /// After a change, reports the number of tunnels that the cluster has, and which of them new requests use.
     fn report_count(&self, tunnels: &Tunnels, count: usize) {
         tunnels.check_newest(&self.cluster, &self.routes.direct.lock());
         if let ConnectVia::Tunnel(_) = self.route.via {

@@ -36,7 +36,6 @@ const UNCOPIED_HEADERS: [HeaderName; 13] = [
     UPGRADE,
 ];
 
-/// Reads from the API server the objects that a chain needs to decide about a request.
 pub(super) struct StateRequest<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) limits: BodyLimits,
@@ -46,11 +45,8 @@ pub(super) struct StateRequest<'a> {
 type EarlyReply = Box<Response<Body>>;
 
 impl StateRequest<'_> {
-    /// Adds the [`StoredState`] to the request's head, if the chains need it and `may_match` says that a chain may
-    /// match. Returns the body, or the reply that ends the request. An error reply of the API server ends the request,
-    /// because the API server would also refuse the request itself.
-    ///
-    /// The requests for the state have the rights of the user, and no reply is cached.
+    /// Adds the [`StoredState`] to the request's head, if the chains need it. Returns the body, or the reply that ends
+    /// the request. If the API server refuses to show the state, it would also refuse the request itself.
     pub(super) async fn settle(
         &self,
         head: &mut Parts,
@@ -141,7 +137,6 @@ impl StateRequest<'_> {
         send(self.upstream, request).await.map_err(Box::new)
     }
 
-    /// Returns the object that a reply contains. The error is a reply for the client.
     async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, EarlyReply> {
         if !reply.status().is_success() {
             return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));

@@ -19,7 +19,6 @@ use crate::accounts::{AccessTarget, Accounts, TokenDenied, UserSession};
 
 type UntilDenied = Pin<Box<dyn Future<Output = TokenDenied> + Send>>;
 
-/// The permission that the user of a request must keep until the request has ended.
 #[derive(Clone)]
 pub(crate) struct WatchedRight {
     accounts: Accounts,
@@ -47,7 +46,6 @@ impl WatchedRight {
         }
     }
 
-    /// Returns a future that waits until the user loses the permission for the request. The future keeps `_held` alive.
     fn until_denied(&self) -> UntilDenied {
         let watched = self.clone();
         Box::pin(async move {

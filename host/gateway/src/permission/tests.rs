@@ -30,7 +30,6 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/namespaces/n/applications", Write),
         ("PUT", "/namespaces/n/applications/a/scale/3", Write),
         ("DELETE", "/namespaces/n/applications/a", Write),
-        // An application may have the name `admissionwebhook`.
         ("DELETE", "/namespaces/n/applications/admissionwebhook", Write),
         ("DELETE", "/namespaces/admissionwebhook/applications/a", Write),
         ("DELETE", "/namespaces/n/applications/%E5%BA%94%E7%94%A8", Write),
@@ -85,8 +84,7 @@ fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // The configuration of this test allows changes of `example.com` and `clb.bmsf.tencent.com`. The last rows only
-        // look similar.
+        // The configuration of this test allows changes of `example.com` and `clb.bmsf.tencent.com`.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),

@@ -106,7 +106,6 @@ impl RestError {
         }
     }
 
-    /// Returns a keyword for the error, for logs and metrics.
     pub(super) fn word(&self) -> &'static str {
         match self.form().0 {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "no-route",

@@ -23,7 +23,6 @@ pub(super) struct RestCall<'a> {
     pub(super) directory: &'a Directory,
     pub(super) caller: Option<RestCaller>,
     pub(super) cluster: Option<Arc<RegisteredCluster>>,
-    /// The name of a user or cluster that the path contains.
     pub(super) parameter: &'a str,
     pub(super) query: &'a str,
     pub(super) body: &'a Bytes,
@@ -192,7 +191,6 @@ impl RestCall<'_> {
         found.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    /// Describes the cluster if the caller may see it. If not, returns the error for a missing cluster.
     fn visible(&self, found: Option<&Arc<RegisteredCluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         found

@@ -15,7 +15,6 @@ pub(super) enum AllowedCallers {
     Nothing,
     User,
     SuperUser,
-    /// Users with this permission for the cluster in the path may use the route.
     Cluster(Permission),
 }
 
@@ -71,7 +70,6 @@ pub(super) const ROUTES: [RestRow; 12] = [
     row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), RestAction::GetClientCredentials),
 ];
 
-/// The routes with the same path, one for each method.
 type Rows = Vec<&'static RestRow>;
 
 static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
@@ -84,7 +82,6 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     router
 });
 
-/// Returns the route of a request, and the name of a user or cluster that the path contains.
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static RestRow, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
     let found = ROUTER

@@ -15,7 +15,6 @@ const USER_ANNOTATION: &str = "admittance.dev/user";
 /// The number of hexadecimal digits in the hashes that names and labels of bindings contain.
 const HASH_LENGTH: usize = 32;
 
-/// The role bindings that a cluster should have, and the roles that they refer to.
 #[derive(Debug)]
 pub(super) struct WantedBindings {
     pub(super) bindings: BTreeMap<String, Value>,
@@ -29,22 +28,19 @@ pub(super) fn path(namespace: Option<&str>) -> String {
     }
 }
 
-/// Returns the path of a role binding at the API server.
 pub(super) fn path_of(binding: &Value) -> Option<String> {
     let text = |pointer| binding.pointer(pointer).and_then(Value::as_str);
     let collection = path(text("/metadata/namespace"));
     Some(format!("{collection}/{}", text("/metadata/name")?))
 }
 
-/// Returns whether a gateway wrote this object.
 pub(super) fn is_own(object: &Value) -> bool {
     let (label, value) = MANAGED_BY;
     let labels = object.pointer("/metadata/labels");
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
 
-/// Returns the labels by which a gateway finds the objects that it wrote for this cluster. If several installations
-/// manage the same cluster, each has its own identifier for the cluster, so none finds the objects of another.
+/// Returns the labels of the objects that a gateway writes for this cluster. Other installations have other labels.
 fn labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [
@@ -53,7 +49,6 @@ fn labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Returns the query for a list of the objects that a gateway wrote for this cluster.
 pub(super) fn selector(cluster: &RegisteredCluster) -> String {
     let labels = labels(cluster).map(|(label, value)| format!("{label}={value}"));
     let mut query = form_urlencoded::Serializer::new(String::new());
@@ -114,7 +109,6 @@ pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
         && user(stored) == user(wanted)
 }
 
-/// Returns a hash of the texts that can be used in names and labels.
 fn hash(parts: &[&str]) -> String {
     // The texts contain no zero byte, so different lists of texts differ when they are joined.
     let mut digest = hex::encode(Sha256::digest(parts.join("\0")));

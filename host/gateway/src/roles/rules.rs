@@ -129,7 +129,6 @@ impl AllowedRights {
         self.0.contains(&danger)
     }
 
-    /// Checks that a role may be granted. The error says why not, and what to do.
     pub(super) fn check(&self, role: GrantedRole) -> Result<(), String> {
         if role == GrantedRole::ClusterManage && !self.allow(Danger::ClusterManage) {
             return Err(format!(
@@ -239,8 +238,7 @@ mod tests {
                     "{role}: {dangerous}"
                 );
             }
-            // Except for `cluster-manage`, no role lets users extend their own rights. The verb `*` would, because it
-            // includes the first three.
+            // Except for `cluster-manage`, no role lets users extend their own rights.
             for verb in ["bind\"", "escalate", "impersonate", "\"verbs\":[\"*\"]"] {
                 assert!(!rules.contains(verb), "{role}: {verb}");
             }

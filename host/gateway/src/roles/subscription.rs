@@ -120,7 +120,6 @@ fn common() -> GrantSource {
     GrantSource::CommonPolicy
 }
 
-/// The reason why the gateway does not acknowledge a change to the authorization system.
 #[derive(Debug, thiserror::Error)]
 enum MessageError {
     #[error("it is not valid JSON of this form: {0}")]
@@ -216,7 +215,6 @@ impl RoleWriterHandle {
         let ((), ()) = tokio::join!(held, config.tls.keep_fresh());
     }
 
-    /// Opens the subscription, and stores the changes that it brings. Returns why the subscription ended.
     async fn receive(
         &self,
         config: &SubscriptionConfig,
@@ -259,8 +257,7 @@ impl RoleWriterHandle {
         }
     }
 
-    /// Stores the change in a message and returns it. Returns `None` if the message contains no change or the change
-    /// cannot be stored: then nothing is acknowledged.
+    /// Stores the change in a message and returns it; `None` if there is nothing to acknowledge.
     async fn take_message(&self, text: &str) -> Option<UnacknowledgedChange> {
         let received: ReceivedMessage = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))

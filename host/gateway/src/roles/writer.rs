@@ -101,8 +101,7 @@ impl RoleWriterHandle {
         }
     }
 
-    /// Writes the roles of every cluster whose grants changed or that was last compared [`PERIOD`] ago. Returns the
-    /// clusters whose roles could not be brought up to date, with the reasons.
+    /// Writes the roles of every cluster whose grants changed or that was last compared [`PERIOD`] ago.
     async fn write_pass(
         &self,
         directory: &Directory,
@@ -182,7 +181,6 @@ impl RoleWriterHandle {
     }
 }
 
-/// The requests to the API server of a cluster that read and write its roles, with the rights of the cluster's agent.
 struct ClusterWriter<'a> {
     roles: &'a RoleWriterHandle,
     cluster: &'a RegisteredCluster,
@@ -217,7 +215,6 @@ impl ClusterWriter<'_> {
         Ok(all)
     }
 
-    /// Writes a ClusterRole unless it exists with these rules.
     async fn ensure_role(&self, role: GrantedRole) -> Result<(), WriteError> {
         let wanted = rules::cluster_role(role, &self.roles.config.allowed);
         let path = format!("/apis/{GROUP}/v1/clusterroles/{}", rules::name(role));

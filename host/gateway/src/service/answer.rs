@@ -34,7 +34,6 @@ use crate::{
 /// The value of the label `cluster` for requests to unknown clusters.
 const UNKNOWN: &str = "unknown";
 
-/// An admitted request: the servers that may get it, and the user who sent it.
 struct ForwardableRequest {
     drivers: Arc<ClusterDrivers>,
     holder: TokenHolder,
@@ -143,7 +142,6 @@ impl Inner {
         }
     }
 
-    /// Checks whether a request is allowed, and rewrites its head for the servers that get it.
     async fn admit(&self, head: &mut Parts) -> Result<ForwardableRequest, GatewayError> {
         if let Some(services) = &self.services
             && let Some(target) = services.find(head.uri.path())
@@ -175,7 +173,6 @@ impl Inner {
         })
     }
 
-    /// Checks whether a request to another service of BCS is allowed, and rewrites its head for the service.
     async fn admit_to(
         &self,
         services: &Services,

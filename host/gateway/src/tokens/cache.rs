@@ -17,7 +17,6 @@ impl CacheKey {
     }
 }
 
-/// The cached answers of a server that checks tokens. They live as long as its `Endpoint`.
 #[derive(Debug)]
 pub(super) struct AnswerCache {
     lifetime: Duration,
@@ -32,7 +31,6 @@ impl AnswerCache {
         }
     }
 
-    /// Returns the cached answer of the server, unless it has expired.
     pub(super) fn get(&self, key: &CacheKey) -> Option<bool> {
         let entries = self.entries.lock();
         let (allowed, until) = entries.get(key)?;

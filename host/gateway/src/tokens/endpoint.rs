@@ -28,7 +28,6 @@ use crate::{config::EndpointConfig, error::GatewayError};
 /// The largest response of the server, in bytes. Usual responses have about 200 bytes.
 const MAX_RESPONSE: usize = 64 * 1024;
 
-/// A server that checks tokens. Lives as long as the gateway.
 #[derive(Debug)]
 pub(in super::super) struct TokenEndpoint {
     config: EndpointConfig,
@@ -107,11 +106,10 @@ impl TokenEndpoint {
         }
     }
 
-    /// Returns the action that the server is asked about. Usually, this is the method of the request.
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
-            // A GET that needs this permission opens a console, so the server is not asked about a read.
+            // A GET that needs this permission opens a console.
             Permission::Write if access.method == Method::GET => "POST",
             Permission::Read | Permission::Write => access.method.as_str(),
         }
@@ -154,7 +152,6 @@ impl TokenEndpoint {
         &self.config.url
     }
 
-    /// Reloads the TLS files of the connection to the server when they change. Never returns.
     pub(super) async fn keep_tls_fresh(&self) {
         self.config.tls.keep_fresh().await;
     }

@@ -33,7 +33,6 @@ struct TokenFileHolder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    /// The permission of the token for clusters that its entry does not name.
     every: Option<Permission>,
     /// The namespaces that the token may use; `None` for all.
     namespaces: Option<GatewayNamespaces>,
@@ -51,8 +50,8 @@ impl TokenTable {
         FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token and its namespaces if they may have the access. Every lookup takes the same
-    /// time, so that the time reveals nothing about the tokens.
+    /// Returns the holder of this token if it may have the access. The time of a lookup reveals nothing about the
+    /// tokens.
     pub(super) fn admit(
         &self,
         token: &[u8],
@@ -235,7 +234,6 @@ mod tests {
             // The file names `BCS-1`. IDs of clusters are case-sensitive, so `bcs-1` gets only the permission of `*`.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
-            // The entry for the cluster itself applies, although the entry `*` allows more.
             ("ADMIN", "BCS-2", Some(Read)),
             ("NOBODY", "BCS-1", None),
         ] {

@@ -37,17 +37,13 @@ pub type FindTunnel = Box<dyn Fn(&str) -> Option<(TunnelSession, Guard)> + Send 
 pub type TakeAnnouncement = Box<dyn Fn(TunnelAnnouncement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;
 
-/// The connection that one side of a tunnel opens for the other side.
 pub(super) enum ConnectTarget {
-    /// A TCP connection to this `host:port`.
     Tcp(String),
-    /// A connection through this tunnel to this destination. The guard is held while the connection is open.
     Tunnel(TunnelSession, Guard, TunnelDestination),
 }
 
 impl ConnectTarget {
-    /// Returns the memory budget that the connection is charged to: the budget of the agent's tunnel if the connection
-    /// goes through one, and otherwise `own`.
+    /// Returns the budget of the agent's tunnel if the connection goes through one, and otherwise `own`.
     pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
             Self::Tcp(_) => own,

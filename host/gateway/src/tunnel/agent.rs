@@ -149,7 +149,6 @@ impl Agent {
                 pauses.after_failure()
             };
             match &reported {
-                // A report with the same result as the previous one is not logged.
                 reported if last.as_ref() == Some(reported) => {}
                 Ok(()) => tracing::info!(
                     cluster = self.config.cluster,
@@ -243,7 +242,6 @@ impl Agent {
         }
     }
 
-    /// Opens a tunnel to the gateway. Returns a future that serves the tunnel, and returns why it ended.
     async fn open(
         &self,
         current: &ReportedCredentials,
@@ -280,7 +278,7 @@ impl ReportedCredentials {
     }
 }
 
-/// Returns whether the body of a reply contains an error, although bcs-api replies 200 to invalid values.
+/// Returns whether a reply contains an error. Its status does not tell, because bcs-api replies 200 to invalid values.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())

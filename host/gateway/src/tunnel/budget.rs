@@ -7,8 +7,7 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// A part of a budget may hold at most this many times the memory that is still free in the whole budget. So no part
-/// can take all of the memory, and a part that holds nothing can always get some.
+/// A part of a budget may hold at most this many times the memory that is still free in the whole budget.
 const SHARE: usize = 3;
 
 /// A limit on memory, in bytes. It can be a part of a larger budget: then each charge also counts in the larger budget.
@@ -71,7 +70,6 @@ impl Budget {
         }
     }
 
-    /// Waits for the next release of bytes from this budget after this call.
     pub(super) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
@@ -119,7 +117,6 @@ mod tests {
         assert!(tunnels[0].charge(250).is_ok());
         let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.used());
         assert_eq!(held(), [250, 250, 250, 0]);
-        // A charge that fails in one budget does not count in any other budget.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
         assert_eq!(held(), [250, 250, 250, 0]);

@@ -91,7 +91,6 @@ fn header(text: &str) -> Result<HeaderValue, ConnectError> {
     Ok(value)
 }
 
-/// Shortens text from a server for an error message.
 pub(crate) fn excerpt(text: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(text), 300).into_owned()
 }

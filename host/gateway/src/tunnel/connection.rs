@@ -12,8 +12,7 @@ use super::{budget::Budget, inbox::Inbox};
 
 /// The memory that an idle connection of a tunnel uses, in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The most memory that a connection of a tunnel may use. When it is used up, nothing more is read from the tunnel for
-/// a limited time. The limit includes the megabytes that may be in the kernels' buffers when a pause is requested.
+/// The most memory that a connection of a tunnel may use. It includes what the kernels hold when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
 /// A connection is paused when it holds more than this many bytes, and resumed when only `RESUME_AT` bytes are left.
 const PAUSE_AT: usize = 1 << 20;

@@ -8,7 +8,6 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The text before each address in a frame.
 const TCP: &str = "tcp/";
 /// The longest address in a frame, in bytes, including `tcp/`.
 const LONGEST_ADDRESS: usize = 100;
@@ -57,7 +56,6 @@ pub struct TunnelDestination {
     pub address: String,
 }
 
-/// The text of a frame that ends a connection without an error.
 pub(super) const EOF: &str = "EOF";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -136,8 +134,6 @@ fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
 }
 
 impl TunnelDestination {
-    /// Returns whether the destination is short enough for a frame. The other side would end the tunnel at a longer
-    /// one.
     pub(super) fn fits(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
         TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)

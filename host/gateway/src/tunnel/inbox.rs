@@ -7,13 +7,11 @@ use tokio::sync::Notify;
 
 use super::{CHUNK, budget::Budget};
 
-/// The smallest chunk that an inbox allocates, in bytes. The data of frames is copied into chunks. So empty frames take
-/// no memory, small frames share a chunk, and no frame keeps the buffer alive in which it was received.
+/// The smallest chunk that an inbox allocates, in bytes. Small frames share a chunk.
 const SMALLEST_CHUNK: usize = 512;
 /// The memory of a chunk besides its data, in bytes: for its allocation, and for its entry in the queue.
 const CHUNK_COST: usize = 64;
 
-/// A queue of the bytes that have arrived for a connection. Their memory is charged to a budget.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) budget: Arc<Budget>,
@@ -108,7 +106,6 @@ impl Inbox {
         self.queue.lock().is_closed
     }
 
-    /// Drops the bytes that were not taken, and releases their memory.
     pub(super) fn clear(&self) {
         let chunks = std::mem::take(&mut self.queue.lock().chunks);
         chunks.into_iter().for_each(|chunk| self.delivered(chunk));
@@ -119,7 +116,6 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// Pushes these frames into an inbox. Returns the memory that is then charged, and all bytes that the reader takes.
     async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
         let inbox = Inbox::new(Budget::new(1 << 20));
         for frame in frames {

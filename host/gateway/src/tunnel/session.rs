@@ -118,7 +118,6 @@ impl TunnelSession {
             .await;
     }
 
-    /// Returns whether connections are open in the tunnel.
     pub(crate) fn is_used(&self) -> bool {
         !self.0.connections.lock().is_empty()
     }
@@ -201,7 +200,6 @@ impl SharedTunnel {
         }
     }
 
-    /// Handles a frame from the other side. An error ends the tunnel.
     async fn handle(self: &Arc<Self>, frame: Frame, accepts: &AllowedConnections) -> Result<(), String> {
         let number = frame.connection;
         let connection = self.connections.lock().get(&number).cloned();
@@ -246,9 +244,8 @@ impl SharedTunnel {
         Ok(())
     }
 
-    /// Puts bytes that have arrived into the inbox of their connection. If the inbox is full, because the reader is
-    /// slow and the other side does not pause, waits for a moment. If the memory of the tunnel, its user or the gateway
-    /// is used up, ends the connection of this tunnel that holds the most memory.
+    /// Puts bytes that have arrived into the inbox of their connection. If the memory of the tunnel, its user or the
+    /// gateway is used up, ends the connection of this tunnel that holds the most memory.
     async fn queue_data(
         &self,
         number: i64,
@@ -290,8 +287,7 @@ impl SharedTunnel {
         Ok(())
     }
 
-    /// Returns the connection with the most memory among the connections of this tunnel that share a budget with
-    /// `connection`. It may be `connection` itself.
+    /// Returns the connection of this tunnel with the most memory, among those that share a budget with `connection`.
     fn largest_in_budget(
         &self,
         number: i64,
@@ -338,7 +334,6 @@ impl SharedTunnel {
         self.connections.lock().remove(&number);
     }
 
-    /// Opens the connection that the other side wants, and carries its bytes.
     async fn dial(self: Arc<Self>, number: i64, wanted: ConnectTarget, connection: Arc<TunnelConnection>) {
         let ended = connection.ended.clone();
         let unwanted = async {
@@ -374,7 +369,6 @@ impl SharedTunnel {
         let _ = self.data.send(Frame::new(number, Content::Error(why))).await;
     }
 
-    /// Carries bytes in both directions between a stream and the tunnel, until one of them ends.
     async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<TunnelConnection>, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -413,7 +407,6 @@ impl SharedTunnel {
         }
     }
 
-    /// Sends the bytes of a stream to the other side of the tunnel until the stream ends.
     async fn collect<S>(&self, number: i64, mut read: ReadHalf<S>, mut paused: watch::Receiver<bool>)
     where
         S: AsyncRead,

@@ -41,7 +41,6 @@ async fn an_agent_can_report_only_with_its_register_token() {
         let too_soon = accounts.report(&cluster.id, &token, report("two")).await;
         assert!(matches!(too_soon, Err(AccountsError::TooSoon(_))), "{too_soon:?}");
 
-        // A token that was replaced or revoked is refused.
         let rotated = scene.register_token(&cluster).await;
         let refused = accounts.report(&cluster.id, &token, report("one")).await;
         assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::RegisterToken)));
@@ -98,7 +97,6 @@ async fn an_invalid_report_is_refused_with_the_reason() {
             .unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
-    // A refused report does not count as the first use of the token.
     let current = scene.accounts.cluster(&cluster.id).unwrap();
     assert!(current.register_token.as_ref().unwrap().used_at.is_none());
 }
@@ -148,7 +146,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // The change makes the other gateway read the database. It lacks the new key, so it must read the key file again.
+    // The other gateway lacks the new key, so it must read the key file again.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {
@@ -163,7 +161,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
         .unwrap();
     assert_eq!(credentials.user_token.0, "one");
 
-    // The third gateway lacks the key for the cluster's token. So the cluster has no credentials, but all else works.
+    // The third gateway lacks the key for the cluster's token.
     prepend_key(&scene.key_file());
     let text = fs::read_to_string(scene.key_file()).unwrap();
     fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();
@@ -187,7 +185,6 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         report_of("lost").await;
         let key = |text: &str| text.lines().next().unwrap().to_owned();
         let new = key(&prepend_key(&scene.key_file()));
-        // The key of `plain-lost`'s token is removed from the file. Clusters that report afterwards use the new key.
         fs::write(scene.key_file(), &new).unwrap();
         scene.accounts.reencrypt("test").await.unwrap();
         report_of("kept").await;
@@ -199,7 +196,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         for part in ["plain-lost", "add that key", "report again"] {
             assert!(skipped.contains(part), "{skipped}");
         }
-        // Only `plain-lost` needs a removed key, so the other clusters keep their credentials.
+        // Only `plain-lost` needs a removed key.
         fs::write(scene.key_file(), newest).unwrap();
         let another = scene.another().await;
         let directory = another.accounts.directory().unwrap();

@@ -40,7 +40,6 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.directory().unwrap();
         assert_eq!(directory.authenticate(&second).unwrap_err(), TokenDenied::Unknown);
-        // A new user does not get the ID of the deleted user with the same name.
         assert_ne!(scene.user("alice").await.id, alice.id);
     }
 }
@@ -156,7 +155,6 @@ async fn permissions_are_granted_and_withdrawn() {
                 .unwrap();
             assert_eq!(of(&bob), Some(permission));
         }
-        // The creator keeps the permission `Write` after a grant of `Read`.
         accounts
             .grant(
                 "test",
@@ -167,8 +165,7 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // With `Access::Cluster`, the role bindings of the cluster decide about requests. Nevertheless, the creator can
-        // still manage the cluster.
+        // With `Access::Cluster`, the creator can still manage the cluster.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))
@@ -194,7 +191,6 @@ async fn permissions_are_granted_and_withdrawn() {
             .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
         assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
-        // After its creator is deleted, a cluster has no creator.
         accounts.delete_user("test", "plain:alice").await.unwrap();
         assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
         accounts.delete_cluster("test", &cluster.id).await.unwrap();
@@ -268,7 +264,6 @@ async fn a_user_creates_a_limited_number_of_clusters() {
             let name = ClusterName::new(&id, None).unwrap();
             scene.accounts.create_cluster("test", creator, &name).await
         };
-        // The limit holds although the clusters are created concurrently.
         let created = join_all((0..10).map(|number| create(Some(&alice), format!("a{number}")))).await;
         assert_eq!(
             created.iter().filter(|result| result.is_ok()).count(),
@@ -285,7 +280,6 @@ async fn a_user_creates_a_limited_number_of_clusters() {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        // The limit of alice does not affect other users. She can create another cluster after one of hers is deleted.
         let bob = scene.user("bob").await;
         create(Some(&bob), "c".to_owned()).await.unwrap();
         let root = UserName::plain("root").unwrap();

@@ -182,7 +182,6 @@ async fn a_restored_backup_of_the_database_is_read() {
         .until("the backup", |directory| directory.authenticate(&token).is_err())
         .await;
     assert_eq!(restored.users().count(), 1);
-    // Another gateway deletes alice, and this gateway has not noticed it.
     mariadb::shared()
         .run(&database.database, &["DELETE FROM admittance_users"])
         .await;
@@ -201,7 +200,6 @@ async fn a_change_is_committed_although_the_directory_cannot_be_read_again() {
         unreachable!("it is MySQL")
     };
     let (alice, before) = (scene.user("alice").await, scene.accounts.directory().unwrap());
-    // The gateway cannot read this row. It tries only when the revision changes.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;

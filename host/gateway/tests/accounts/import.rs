@@ -194,7 +194,6 @@ async fn a_conflicting_import_reports_the_conflicts_and_imports_nothing() {
     ])
     .await;
     let accounts = &scene.accounts;
-    // In this gateway, dan has the number 1 and alice has the number 2, unlike at bcs-api.
     let dan = scene.user("dan").await;
     let alice = scene.user("alice").await;
     let stage = scene.cluster("stage", None).await;
@@ -252,7 +251,6 @@ async fn conflicting_users_are_replaced_only_on_request() {
     }
     assert_eq!(directory.user(UserId(1)).unwrap().name.as_str(), "plain:root");
     assert_eq!(directory.user(bystander.id), Some(&bystander));
-    // The imported user gets the clusters and permissions of the deleted user with the same name.
     let alice = directory.user(UserId(5)).unwrap();
     assert_eq!(alice.name.as_str(), "plain:alice");
     let current = |cluster: &RegisteredCluster| directory.cluster(&cluster.id).unwrap().clone();

@@ -77,7 +77,6 @@ impl MariaDb {
         server
     }
 
-    /// Starts the killed server again with its data.
     pub(crate) fn start_again(&mut self) {
         let log = self.directory.join("log");
         let socket = self.directory.join("socket");
@@ -116,13 +115,11 @@ impl MariaDb {
 
     pub(crate) fn stop(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
-            // The keeper notices that its input is closed. Then it kills the server and exits.
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
     }
 
-    /// Creates an empty database, and returns its configuration.
     pub(crate) async fn database(&self) -> MySqlConfig {
         let name = format!("test{:016x}", fastrand::u64(..));
         let mut connection = self.connect("mysql").await;
@@ -148,7 +145,6 @@ impl MariaDb {
         AnyConnection::connect(&url).await.unwrap()
     }
 
-    /// Runs statements without parameters in this database.
     pub(crate) async fn run(&self, database: &str, statements: &[&'static str]) {
         let mut connection = self.connect(database).await;
         for statement in statements {

@@ -34,7 +34,6 @@ impl AccountsScene {
         Self::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await
     }
 
-    /// Returns two gateways for the same test: one with SQLite and one with MariaDB.
     pub(crate) async fn all() -> [Self; 2] {
         [Self::sqlite().await, Self::mysql().await]
     }
@@ -58,7 +57,6 @@ impl AccountsScene {
         scene
     }
 
-    /// Returns another gateway that uses the same database and keys.
     pub(crate) async fn another(&self) -> Self {
         Self::start(self.directory.clone(), self.database.clone(), DAY).await
     }

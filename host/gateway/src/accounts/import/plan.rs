@@ -20,7 +20,6 @@ pub(super) type RowKey = (&'static str, String);
 /// The rows that an import inserts, with the IDs that they have at bcs-api.
 #[derive(Debug, Default)]
 pub(super) struct ImportPlan {
-    /// The users of the gateway that are deleted before the imported rows are inserted.
     pub(super) replaced: BTreeMap<UserId, Arc<User>>,
     pub(super) users: BTreeMap<UserId, User>,
     pub(super) tokens: Vec<SourceToken>,
@@ -30,7 +29,6 @@ pub(super) struct ImportPlan {
     pub(super) skipped: Vec<String>,
 }
 
-/// A plan of an import while it is made, and the gateway's rows with which bcs-api's rows are compared.
 struct ImportPlanner<'a> {
     here: &'a Directory,
     tokens_here: HashMap<i64, &'a UserToken>,
@@ -74,7 +72,6 @@ impl ImportPlan {
     }
 
     /// Returns the ID of the user who will have this number after the import, or `None` if there will be no such user.
-    /// Users keep the numbers that they have at bcs-api.
     pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
         let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);

@@ -48,7 +48,6 @@ impl Drop for CountedTunnel {
 }
 
 impl KubernetesProxy {
-    /// Returns the reply to another gateway that opens a tunnel to this one.
     pub(in super::super) fn accept_gateway(
         &self,
         request: Request<Body>,
@@ -101,8 +100,6 @@ impl KubernetesProxy {
         })
     }
 
-    /// Serves a tunnel from another gateway until it ends. The clusters that that gateway announces are reachable
-    /// through it.
     async fn serve_gateway_tunnel(
         &self,
         id: &str,
@@ -170,8 +167,7 @@ impl Peers {
     }
 }
 
-/// Returns whether the first message of a gateway that opens a tunnel proves that it has the secret. The proof must use
-/// the new challenge of this connection, so a recorded message is refused.
+/// Returns whether the first message proves that the other gateway has the secret. A recorded one proves nothing.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, connection: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,

@@ -25,8 +25,7 @@ pub(super) struct PeerSecret(Secret);
 /// The step in the opening of a tunnel at which one gateway proves that it has the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HandshakeStep {
-    /// The proof in the request of the gateway that opens the tunnel. Whoever has seen it can repeat it, so it does not
-    /// suffice.
+    /// The proof in the request that opens the tunnel. Whoever has seen it can repeat it, so it does not suffice.
     Opens,
     /// The proof in the reply of the gateway that accepts the tunnel. It covers the random key of the request.
     Accepts,
@@ -37,12 +36,9 @@ pub(super) enum HandshakeStep {
 /// The properties of one connection between gateways. A proof is valid only for this connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionContext {
-    /// The ID of the gateway that opens the tunnel.
     pub(super) id: String,
-    /// The random key of the tunnel's WebSocket.
     pub(super) key: String,
-    /// The registered URL of the gateway that accepts the tunnel. With the URL in the proof, that gateway cannot use
-    /// the proof at another gateway.
+    /// The registered URL of the gateway that accepts the tunnel, which so cannot use the proof at another gateway.
     pub(super) server: String,
     /// The random challenge of the gateway that accepts the tunnel; empty in the first proof, when it is not known yet.
     pub(super) challenge: String,

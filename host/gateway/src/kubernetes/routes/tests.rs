@@ -67,8 +67,7 @@ async fn a_tunnel_that_ends_late_leaves_newer_tunnels_open() {
     drop(first);
     assert_eq!(own(&routes), 1);
     assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
-    // A tunnel through another gateway is used only if the agent has no tunnel to this gateway. Other gateways'
-    // requests never use it.
+    // A tunnel through another gateway is used only if the agent has no tunnel to this gateway.
     let through = routes
         .open("a", route(ConnectVia::Gateway(session(), budget.clone())))
         .unwrap();

@@ -53,7 +53,6 @@ pub enum ApiServers {
     Endpoints(Option<Uri>),
 }
 
-/// The credentials of a cluster, as an agent read them.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ReadCredentials {
     pub(super) token: String,
@@ -102,7 +101,6 @@ impl ApiServers {
         }
     }
 
-    /// Returns the addresses of API servers that are used until the endpoints have been read.
     pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
         match self {
             Self::Listed(servers) => servers.clone(),
@@ -216,7 +214,6 @@ struct Kubeconfig {
     users: Vec<NamedEntry>,
 }
 
-/// A cluster, context or user in a kubeconfig, with its name.
 #[derive(Deserialize)]
 struct NamedEntry {
     name: String,

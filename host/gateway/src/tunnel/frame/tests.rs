@@ -83,7 +83,6 @@ fn invalid_frames_are_refused() {
     }
     let long = [&b"\x00\x02\x04\x00tcp/"[..], &[b'a'; 100]].concat();
     assert!(Frame::read(Bytes::from(long)).is_err());
-    // A later version may send frames of other kinds.
     let other = Frame::read(Bytes::from_static(b"\x00\x02\x10x")).unwrap();
     assert_eq!(other.content, Content::Other);
 }

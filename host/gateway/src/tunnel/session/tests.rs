@@ -71,7 +71,6 @@ async fn connections_through_a_tunnel_carry_data_and_end_on_both_sides() {
     while !session.0.connections.lock().is_empty() {
         tokio::task::yield_now().await;
     }
-    // All sent bytes come back, although they do not fit into the buffers.
     let (mut read, mut write) = tokio::io::split(open(&session, to(&address)).await.unwrap());
     let length = 5 << 20;
     let writing = tokio::spawn(async move {
@@ -124,7 +123,6 @@ async fn an_address_too_long_for_a_frame_leaves_the_tunnel_open() {
     assert_eq!(stream.read_u8().await.unwrap(), b'a');
 }
 
-/// An agent that sends arbitrary frames.
 struct Attacker(WebSocketStream<DuplexStream>);
 
 impl Attacker {
@@ -186,7 +184,6 @@ async fn a_connection_ends_if_the_other_side_ignores_a_pause() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // The bytes in the inbox of the ended connection are dropped, because nobody might ever read them.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
@@ -211,7 +208,6 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
             attacker.send(connection, Content::Data(chunk.clone())).await;
             assert!(budget.used() <= 4 << 20);
         }
-        // A connection whose bytes are read at once loses nothing.
         attacker.send(9, Content::Data(chunk.clone())).await;
         let mut read = vec![0; CHUNK];
         healthy.read_exact(&mut read).await.unwrap();
@@ -240,7 +236,6 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     for _ in 0..10 {
         attacker.send(1, Content::Data(chunk.clone())).await;
     }
-    // The other side ends the connection before the reader has read its bytes.
     attacker.send(1, Content::Error(EOF.to_owned())).await;
     attacker.settle().await;
     assert!(session.is_used());

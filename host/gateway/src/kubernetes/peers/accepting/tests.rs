@@ -30,11 +30,9 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
         apply_announcement(announcement, &routes, session, |_| budget.clone(), announced)
     };
     apply_announcement(added("a"), &old, &mut before).unwrap();
-    // The other gateway announces a newer tunnel of the same agent. It replaces the older one.
     apply_announcement(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
-    // The other gateway has reconnected, and announces the cluster through the new connection. This gateway has not
-    // noticed yet that the old connection is gone.
+    // The other gateway has reconnected, but this gateway has not noticed yet that the old connection is gone.
     apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
@@ -43,7 +41,6 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     apply_announcement(TunnelAnnouncement::Removed("a".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 0);
 
-    // An announcement with invalid credentials is skipped; an unreadable announcement ends the tunnel.
     let broken = TunnelAnnouncement::Added(Bytes::from_static(b"a\n?"));
     assert!(apply_announcement(broken, &new, &mut after).is_ok() && after.is_empty());
     for text in [&b"a"[..], b"\xff\n"] {
