@@ -55,7 +55,6 @@ impl AccountsCliScene {
     }
 }
 
-/// Starts a gateway with accounts, and waits until it has read its database.
 async fn serve(directory: &TempDir) -> Admittance {
     let config = directory.path().join("admittance.yaml");
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
@@ -107,7 +106,6 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
-    // The log mentions every change but no secret, and after a restart the database still has all data.
     let log = format!("{:?}", scene.program.log());
     for change in [
         "create user plain:alice",
@@ -403,7 +401,6 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
     assert_eq!(ask("GET", &token).await, 400);
 }
 
-/// Writes a key file that only the current user may read.
 fn write_key(directory: &TempDir, byte: char) {
     let path = write(
         directory,

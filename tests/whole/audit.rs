@@ -63,9 +63,8 @@ fn pods() -> Vec<Value> {
     ]
 }
 
-/// Starts an API server that returns five Pods in pages of two, and returns the counters of its replies. The audit must
-/// cope with obstacles: listing Deployments is forbidden, Secrets have no verb `list`, one reply reports an overload,
-/// and the first `continue` token for the second page has expired.
+/// Starts an API server that returns five Pods in pages of two, and returns the counters of its replies. Listing fails
+/// in several ways, with which the audit must cope.
 async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
     let bundle = certificate(directory.path(), "--host", "localhost").await;
     let counts: BTreeMap<&str, Arc<AtomicUsize>> = ["overloaded", "expired", "pages"]
@@ -242,7 +241,6 @@ async fn an_audit_compares_new_chains_with_current_chains() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;
-    // The new chains require the label `owner`, and no longer `team`.
     let new = CHAINS.replace("      mode: Audit\n", "").replace(
         "every object needs a team }",
         "every object needs a team }\n      mode: Audit",
@@ -272,7 +270,6 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         ]
     );
     assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
-    // Each object that the old chains allow is allowed by the new chains.
     write(
         &directory,
         "new.yaml",
@@ -447,8 +444,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // If an object's messages for CREATE and UPDATE differ, the audit reports a finding for each. Here they may differ,
-    // because the messages contain a Node, and a Node that comes from a watch is printed differently.
+    // The messages for CREATE and UPDATE may differ, because a Node from a watch is printed differently.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()
@@ -572,7 +568,6 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         );
     }
 
-    // Without chains in the cluster, the audit evaluates other policies there, such as ValidatingAdmissionPolicies.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(

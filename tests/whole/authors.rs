@@ -90,7 +90,6 @@ async fn a_new_project_passes_its_tests() {
     let case = both.find("ok    a Pod without the label is refused").unwrap();
     assert!(case < both.find("cargo test").unwrap(), "{both}");
 
-    // `check` and `run` accept the files of a new project, which `test` has accepted.
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
         fs::write(directory.join("pod.yaml"), pod).unwrap();

@@ -91,7 +91,6 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
             "/mesosdriver/v4/namespaces/shop/deployments",
             deployment("shop", "redeploy", image),
         ),
-        // The namespaces in the path and in the body differ. The chain must use the one in the body.
         (
             "elsewhere",
             Method::POST,
@@ -121,7 +120,6 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
                 "mirror.example.com/ops/log-agent:2.4"
             ]
         );
-        // The chain changes only images and containers of the object, and the client gets the scheduler's reply.
         for path in [
             "/restartPolicy",
             "/killPolicy",

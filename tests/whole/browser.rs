@@ -150,7 +150,6 @@ impl Browser {
         self.evaluate("return document.body.innerText", Vec::new()).await
     }
 
-    /// Clicks the first element that matches the selector and has this text.
     pub(crate) async fn click(&self, selector: &str, text: &str) {
         self.find_with(selector, text).await.click().await.unwrap();
     }
@@ -161,7 +160,6 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
-    /// Presses keys or types text into the focused element.
     pub(crate) async fn press(&self, keys: impl Into<thirtyfour::TypingData>) {
         let focused = self.page.active_element().await.unwrap();
         focused.send_keys(keys).await.unwrap();
@@ -217,7 +215,6 @@ impl Browser {
         self.evaluate::<()>(script, vec![json!(replaced)]).await;
     }
 
-    /// Shows the page in a colour scheme on a screen of this size.
     pub(crate) async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
         let cdp = self.page.cdp();
         self.prefer("prefers-color-scheme", scheme).await;

@@ -122,8 +122,7 @@ async fn check_reports_every_mistake_in_every_file() {
     );
 }
 
-/// The configuration limits which capabilities the chains of a namespace may use. `check` applies this limit to the
-/// files in its arguments, but not to files that the configuration names.
+/// `check` applies the limit to the files in its arguments, but not to files that the configuration names.
 #[tokio::test]
 async fn check_limits_the_capabilities_of_namespaced_chains() {
     let directory = tempfile::tempdir().unwrap();
@@ -397,7 +396,6 @@ async fn check_accepts_the_definitions_in_the_examples() {
     assert!(checked > 0);
 }
 
-/// Returns one request in each format that `run` accepts.
 fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -543,8 +541,7 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
 #[tokio::test]
 async fn doctor_reports_problems_with_advice() {
     let directory = tempfile::tempdir().unwrap();
-    // `doctor` has to find both mistakes: no machine has the address 192.0.2.1, which is reserved for documentation,
-    // and no server listens on port 1.
+    // No machine has the address 192.0.2.1, which is reserved for documentation, and no server listens on port 1.
     let config = "listen: { address: 192.0.2.1:8080 }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\nhistory: { \
                   directory: history }\ndialect: { bcs: { cluster: BCS-MESOS-10001 } }\ndefinitions: [chains/]\n";
     let config = write(&directory, "admittance.yaml", config);

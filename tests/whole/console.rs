@@ -62,12 +62,10 @@ pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value 
 }
 
 impl Server {
-    /// Sends an AdmissionReview of a Pod to the server, which evaluates its chains.
     pub(crate) async fn pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
         self.review("/admit", &pod(uid, namespace, name, image)).await;
     }
 
-    /// Sends AdmissionReviews of three Pods to the server: one Pod is changed, one denied and one allowed.
     pub(crate) async fn three_pods(&self) {
         self.pod("changed-1", "shop", "web", "nginx:1.29").await;
         self.pod("denied-1", "shop", "cart", "nginx").await;
@@ -111,7 +109,6 @@ async fn decisions_are_shown_as_they_are_made() {
         .find_with("table.live tbody tr:first-child", "shop/late")
         .await;
 
-    // While the list is stopped, new decisions do not appear. When it continues, it shows those that it has missed.
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
@@ -123,8 +120,7 @@ async fn decisions_are_shown_as_they_are_made() {
         .await;
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
-    // Choosing a filter puts it into the URL. The fields of the filter are in a closed `details` element, which the
-    // test opens because the WebDriver finds only visible elements.
+    // The filter's fields are in a closed `details` element, and the WebDriver finds only visible elements.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
     let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
@@ -217,7 +213,6 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     );
     browser.picture("decision").await;
 
-    // The page offers two commands and a document with a test case to copy, which work without changes.
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
         panic!("{}", browser.text().await);
     };
@@ -231,13 +226,10 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     let tested = test_cases(&chains, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // After a click, a copy button says either "Copied" or how to copy the text by hand.
     browser.click("summary", "curl").await;
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // Two links of the page use the request again: one evaluates it with the live chains, and one opens it in the
-    // playground together with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;

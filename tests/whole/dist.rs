@@ -19,8 +19,7 @@ spec:
   stages: [{ name: images, plugin: { source: "stock:image-policy", settings: { refuseLatest: true } } }]
 "#;
 
-/// A chain without plugins, for the test that runs the image in a `chroot`. Compiling a plugin would need `/proc`,
-/// which is not mounted there.
+/// A chain without plugins. Compiling a plugin would need `/proc`, which is not mounted in the `chroot`.
 const POLICY: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -38,7 +37,6 @@ fn run(command: &mut Command) -> String {
     stdout
 }
 
-/// Makes the packages from the debug build, and returns the directory that contains them.
 fn packages(folder: &Path) -> PathBuf {
     let artifacts = Artifacts::find().unwrap();
     let program = folder.join("admittance");

@@ -75,7 +75,6 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
         assert_eq!(exception, expected.strip_prefix("exception "), "{report:#}");
     }
 
-    // This exception expired in the past, so it exempts no requests.
     let expired = page[0].replace("expires: 2027-11-30", "expires: 2020-11-30");
     fs::write(at.join("chains.yaml"), expired).unwrap();
     let checked = admittance(at, &["check", "chains.yaml"]).await;

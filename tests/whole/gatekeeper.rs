@@ -282,7 +282,6 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
     assert!(request.to_string().contains(mutators), "{request}");
 
-    // Mutators change nothing in an object that they have changed. In an excluded namespace, objects get no label.
     let ran = run(&expected).await;
     assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
     let ran = run(&pod("kube-public", json!([]))).await;
@@ -293,7 +292,6 @@ async fn mutators_change_objects_as_in_gatekeeper() {
         ran.stdout
     );
 
-    // If the object's structure does not fit a mutator's location, the request is refused.
     let ran = run(&pod("shop", json!({"web": {}}))).await;
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
     let expected = "spec.containers is an object, where its location expects a list";

@@ -55,7 +55,7 @@ fn expected(behaviour: Behaviour) -> ExpectedFailure {
 }
 
 /// A misbehaving guest with a failure policy, tested in a chain between two good stages. The stage, the chain and the
-/// namespace in which the chain is called all have the name of the case.
+/// namespace have the name of the case.
 #[derive(Clone)]
 struct GuestCase {
     name: String,
@@ -133,7 +133,6 @@ fn loads(case: &GuestCase) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
-/// Returns one chain for each case, in which the stage with the misbehaving guest is between two good stages.
 fn chains<'a>(cases: impl IntoIterator<Item = &'a GuestCase>) -> String {
     let mut text = String::new();
     let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
@@ -144,8 +143,7 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a GuestCase>) -> String {
         plugin,
     } in cases
     {
-        // The timeout of a guest that runs forever is 3 s, which is enough to show that a concurrent request is
-        // answered earlier. Other guests end at once and never reach their timeout.
+        // Three seconds are enough to show that a concurrent request does not wait for the guest that runs forever.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -182,7 +180,6 @@ spec:
 async fn a_misbehaving_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(ProgramScene::bcs(&chains(&cases)).await);
-    // All misbehaving guests are called concurrently, so that they compete for the same threads.
     let mut calls = JoinSet::new();
     for case in cases {
         calls.spawn(call(scene.clone(), case));
@@ -383,7 +380,6 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     }
 }
 
-/// Returns a directory of files that are not components.
 fn bad_modules() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "not-wasm.wasm", "this is a text");
@@ -391,8 +387,7 @@ fn bad_modules() -> TempDir {
     directory
 }
 
-/// Plugins return patches that double the object, copy a large part of it, or shift an array. Each patch would produce
-/// gigabytes, and four are applied concurrently. The program must serve other requests within bounded memory.
+/// Each patch would produce gigabytes. The program must serve other requests within bounded memory.
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;
@@ -506,8 +501,7 @@ spec:
 "
         ))
         .await;
-        // This request opens a connection from the client to the program, and one from there to the upstream server.
-        // Both stay open, so the next request needs no new ones.
+        // The next request reuses the connections that this request opens, to the program and to the upstream server.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
         assert_eq!(scene.create(&other).await.status, 200, "{what}");

@@ -174,8 +174,7 @@ fn is_allowed(license: &str, allowed: &[String]) -> bool {
         .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
 }
 
-/// Most advisories about wasmtime concern garbage collection, threads, async components, and the files and sockets of
-/// WASI, so no dependency may enable them.
+/// Most advisories about wasmtime concern features that are not enabled here.
 #[test]
 fn wasmtime_is_built_with_few_features() {
     let metadata = metadata(&[]);

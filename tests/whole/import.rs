@@ -33,8 +33,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// Returns the result of each request: whether it is allowed, the resulting object, the warnings and the code of a
-/// refusal. Its message is included if `with_messages` is true, because the message of an imported chain may differ.
+/// Returns whether each request is allowed, the resulting object, the warnings, and the code of a refusal. The message
+/// is included only if asked for, because that of an imported chain may differ.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -66,7 +66,6 @@ fn pod(name: &str, labels: &Value) -> Value {
 
 const PODS: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
 
-/// Returns two webhooks: one denies Pods that have a certain label, and one changes all Pods that lack it.
 fn webhooks(port: u16, bundle: &str) -> String {
     let webhook = |name: &str, path: &str, selector: &str| {
         format!(
@@ -132,7 +131,6 @@ spec:
   volumes: [ { name: logs, emptyDir: {} } ]
 ";
 
-/// Returns a Kubewarden policy that requires the label `team`.
 fn kubewarden() -> String {
     let module = Artifacts::find().unwrap().policy("guest_policy").unwrap();
     format!(
@@ -177,8 +175,8 @@ async fn imported_chains_decide_like_the_imported_documents() {
         pod("test", &json!({"test": ""})),
     ];
     let applications = ["shop", "kube-system"].map(|namespace| application(namespace, "web", "nginx:1.29"));
-    // (imported system, documents to import, requests, how exact the import of each document is, number of refused
-    // requests, number of changed requests)
+    // (imported system, documents, requests, how exact each import is, number of refused requests, number of changed
+    // requests)
     for (system, documents, requests, result, refused, changed) in [
         ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
         (
@@ -330,7 +328,6 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "{}",
         checked.stdout
     );
-    // The plugin rejects a container of the SidecarSet. The message has the line of the mistake in the file.
     write(
         &directory,
         "set.yaml",

@@ -27,9 +27,8 @@ fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> C
     command
 }
 
-/// Creates a project in this language and tests it without a network. `pack` is the command that writes the SDK's
-/// archive as it would be published, and `unpack` is the command that extracts it into the project's directory
-/// `vendor`.
+/// Creates a project in this language and tests it without a network. `pack` writes the SDK's archive as it would be
+/// published, and `unpack` extracts it into `vendor`.
 async fn new_project_in(
     lang: &str,
     environment: &[(&str, &Path)],
@@ -66,7 +65,6 @@ async fn new_project_in(
     (folder, check)
 }
 
-/// Runs the tests of an SDK package, which are not part of the projects that use the package.
 async fn package_passes(folder: &str, mut command: Command) {
     command.current_dir(repository().join("sdk").join(folder));
     let tests = finished(command).await;
@@ -85,7 +83,6 @@ fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     path
 }
 
-/// Creates a project from each template except the default one, and tests it without a network.
 async fn other_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
     let folder = tempfile::tempdir().unwrap();
     for template in ["mutating", "capabilities"] {
@@ -221,7 +218,6 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     );
     other_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
     let directory = folder.path().join("require-label");
-    // As the project has not changed, `test` does not build it again.
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
@@ -302,8 +298,6 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // If a plugin throws an exception, the message contains the source line. If the plugin uses a class that the
-    // sandbox lacks, the message names a replacement.
     let code = r#"
 import { plugin } from "admittance";
 export const { describe, configure, admit } = plugin({
@@ -323,7 +317,6 @@ export const { describe, configure, admit } = plugin({
     let told = "src/plugin.js does not export admit; write";
     assert!(check.stderr.contains(told), "{}", check.stderr);
 
-    // `test` installs a dependency that was added to package.json.
     fs::create_dir(directory.join("local")).unwrap();
     fs::write(
         directory.join("local/package.json"),
@@ -409,7 +402,6 @@ WitWorld = plugin.component()
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
 
-    // If a plugin raises an exception, the message contains the source line.
     let code = code.replace("return deny(", "return request.nothing(");
     fs::write(directory.join("src/plugin.py"), code).unwrap();
     let check = admittance(&directory, &["test"]).await;

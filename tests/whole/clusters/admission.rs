@@ -123,7 +123,6 @@ async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
         "{patches:?}"
     );
 
-    // If no chain matches the request, the client gets the API server's reply as it is.
     let map = "/api/v1/namespaces/n/configmaps/a";
     scene.server.put(map, json!({"metadata": {"name": "a"}}));
     let reply = scene.send(Method::PATCH, map, patch()).await;

@@ -52,7 +52,6 @@ struct SharedApiServer {
     got: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
     is_slow_with_patches: AtomicBool,
-    /// Whether the fake API server answers access reviews of the agent with "allowed", whatever they ask for.
     serves_cluster_admin: AtomicBool,
     events: broadcast::Sender<String>,
 }
@@ -145,12 +144,10 @@ impl ApiServer {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the fake API server answer the agent's access reviews with "allowed" from now on.
     pub(super) fn allow_everything(&self) {
         self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }
 
-    /// Returns all requests that the fake API server has received, except health checks.
     pub(super) fn got(&self) -> Vec<Got> {
         self.shared.got.lock().unwrap().clone()
     }

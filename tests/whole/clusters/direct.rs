@@ -106,8 +106,7 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
         review["spec"]["resourceAttributes"],
         json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"})
     );
-    // The API server now allows the agent everything. The gateway does not notice before the agent reports new
-    // credentials, because it caches the agent's rights until then.
+    // The gateway caches the agent's rights until the agent reports new credentials.
     scene.server.allow_everything();
     assert_eq!(identity().await, groups(&[]));
     scene.server.change_token("cluster-admin");

@@ -35,7 +35,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let agent = scene.agent_of(&another.tls_url("")).await;
     scene.until_reached().await;
 
-    // The request passes through both gateways. Only the first one runs chains and replaces the user's identity.
+    // Only the first gateway runs chains and replaces the user's identity.
     let created = scene
         .send(
             Method::POST,
@@ -82,7 +82,6 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert_eq!(read.json().unwrap(), large);
     watch.until(r#""name":"c""#).await;
 
-    // The gateway that has the tunnel is killed and restarted.
     let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
     another.kill().await.unwrap();
     watch.ended().await;
@@ -135,8 +134,7 @@ async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
 async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = ClustersScene::with_peers(&place.config()).await;
-    // The gateways share a secret. This is a request to open a tunnel, signed with the secret, as an attacker may have
-    // recorded it from a real gateway.
+    // A request to open a tunnel, signed with the gateways' secret, as an attacker may have recorded it.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
@@ -177,7 +175,6 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     refused.await.unwrap();
 }
 
-/// Returns the bytes of a WebSocket text message. Its mask, which clients must send, is zero and changes nothing.
 fn text_message(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     assert!(length < 126);

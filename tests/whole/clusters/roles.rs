@@ -24,7 +24,6 @@ use admittance_tests::{NEVER, POLL};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const SECRET: &str = "app-secret";
 
-/// Returns the namespace, the subject and the role of each role binding at the API server.
 fn bindings(scene: &ClustersScene) -> Vec<(String, String, String)> {
     let objects = scene.server.objects();
     let bindings = objects.iter().filter(|(path, _)| path.contains("rolebindings/"));
@@ -124,7 +123,6 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
     assert!(got.values("impersonate-group").is_empty());
 
-    // The gateway reads the changed file, and withdraws exactly the roles that the file no longer lists.
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
     until_bound(

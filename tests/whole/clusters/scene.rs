@@ -33,8 +33,7 @@ pub(super) fn port_of(server: &ApiServer) -> String {
     server.url().rsplit(':').next().unwrap().to_owned()
 }
 
-/// Returns chains that require fixed image versions, add a sidecar to Pods that ask for one, rewrite images to a
-/// mirror, and forbid `rm` in containers.
+/// Returns chains that require fixed image versions, add a sidecar, rewrite images to a mirror, and forbid `rm`.
 fn chains() -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -247,7 +246,6 @@ impl ClustersScene {
         self.client.send(request).await.unwrap()
     }
 
-    /// Sends a request to the cluster through the gateway, with alice's token.
     pub(super) async fn send(&self, method: Method, path: &str, body: Value) -> Reply {
         let content_type = match method {
             Method::PATCH => "application/merge-patch+json",
@@ -278,7 +276,6 @@ impl ClustersScene {
             .unwrap()
     }
 
-    /// Sends a request with alice's token and these header lines, on a new connection.
     pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> WireClient {
         let address = self.gateway_address();
         let head = format!(
@@ -288,7 +285,6 @@ impl ClustersScene {
         WireClient::open(&address, &head).await
     }
 
-    /// Starts another gateway, which has TLS, uses the database of the scene's gateway, and signs with this secret.
     pub(super) async fn another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
         secret(&self.directory, "another.secret", shared_secret);
         let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
@@ -315,8 +311,7 @@ impl ClustersScene {
         command
     }
 
-    /// Returns a command that runs an agent as in a Pod. This agent has no `--api-server`, so it asks the API server
-    /// for the addresses of all API servers.
+    /// Returns a command that runs an agent which asks the API server for the addresses of all API servers.
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
@@ -339,7 +334,6 @@ impl ClustersScene {
         command
     }
 
-    /// Waits until the cluster answers a request that is sent through the gateway.
     pub(super) async fn until_reached(&self) {
         let reached = async {
             while self
@@ -355,14 +349,12 @@ impl ClustersScene {
     }
 }
 
-/// Writes a file that only its owner may read.
 fn secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = write(directory, name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
 }
 
-/// Returns the text of a request body. A null body is an empty text.
 fn text_of(body: &Value) -> String {
     match body {
         Value::Null => String::new(),

@@ -46,7 +46,6 @@ async fn requests_watches_and_upgrades_go_through_the_tunnel() {
         exec.write(format!("line {turn};").as_bytes()).await;
         exec.until(&format!("line {turn};")).await;
     }
-    // When the client closes its connection, the gateway ends the watch at the API server.
     drop(watch);
     scene.server.until_watched(0).await;
     drop(agent);
@@ -70,7 +69,7 @@ async fn an_agent_logs_why_its_report_is_refused() {
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
     // Like bcs-api, the gateway replies with the status 200 to a report that it refuses. The reason is in the body.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
-    // The refusal concerns only the reported credentials, so requests go through the tunnel nevertheless.
+    // Requests go through the tunnel although the report was refused.
     scene.until_reached().await;
 }
 
@@ -184,7 +183,7 @@ fn flood(scene: &ClustersScene, reply: EndlessReply) -> TunnelFlood {
     }
 }
 
-/// Starts this agent, and waits until the gateway has its tunnel.
+/// Runs an agent that floods its tunnel, and waits until the gateway has this tunnel.
 async fn open_flood(scene: &mut ClustersScene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
     let flood = flood.clone();
     let flooding = tokio::spawn(async move { flood.run().await });

@@ -45,7 +45,6 @@ impl WireClient {
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
 
-    /// Waits until the peer closes the connection, and returns the received bytes that no call has returned yet.
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
         // A read error also means that the connection is closed, so the result is ignored.

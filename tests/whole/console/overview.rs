@@ -50,7 +50,6 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     browser.find_with("table.live tbody tr", "shop/cart").await;
     browser.picture("overview").await;
 
-    // Every page shows the same numbers for the chain `trial`, which is in Audit mode.
     let mut numbers = Vec::new();
     for page in ["/", "/chains", "/live"] {
         browser.open(&url(page)).await;

@@ -65,7 +65,6 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
 
-    // The definitions and the object that the playground shows at first can be evaluated unchanged.
     browser.open(&url("/playground")).await;
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "denied").await;
@@ -96,7 +95,6 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.picture("playground").await;
 
-    // The editor completes settings with names from the plugin's schema.
     browser
         .edit(
             "settings",
@@ -188,7 +186,6 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
 
-    // The test case that the playground saves passes in `admittance test`.
     let script = "
         const [form, done] = [document.querySelector('form.playground'), arguments[0]];
         return fetch('/playground/test-case', { method: 'POST', body: new URLSearchParams(new FormData(form)) })
@@ -416,7 +413,6 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
         ["\"kind\"", "\"a\""]
     );
 
-    // If the document ends too early, the editor marks its last line.
     browser.edit("object", "kind: Pod\nmetadata: {").await;
     browser.find(".field:has(#object) .numbers .marked").await;
     assert_eq!(
@@ -424,7 +420,6 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
         ["1", "2"]
     );
 
-    // The editor on the page `/applies` marks invalid lines and links to them like the playground's editors.
     browser.open(&server.program.admin_url("/applies")).await;
     browser.edit("object", "kind: Pod\na: b: c").await;
     browser.click("button", "What applies?").await;

@@ -11,7 +11,6 @@ use crate::{
     kubernetes::server::{Server, request},
 };
 
-/// The number of decisions that the log in memory holds by default.
 const DECISIONS: usize = 10_000;
 
 /// The maximum size in bytes of a page with a list.
@@ -34,8 +33,7 @@ async fn fill(server: &Server) {
     assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
 }
 
-/// Returns how many milliseconds the browser took to load a page, and to show it. These times depend on the machine, so
-/// they are saved together with the screenshots and not asserted.
+/// Returns how many milliseconds the browser took to load a page, and to show it. They are saved but not asserted.
 async fn times(browser: &Browser, url: &str) -> Value {
     browser.open(url).await;
     browser.find("table.live tbody tr").await;
@@ -77,7 +75,6 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
         ["team-1/web-4999"]
     );
 
-    // The list shows a hundred decisions at a time, and links to the next hundred.
     browser.open(&url("/live?verdict=denied")).await;
     let mut pages = 0;
     let mut seen = BTreeSet::new();

@@ -58,7 +58,6 @@ async fn users_sign_in_to_the_console_with_a_token() {
     let url = |path: &str| server.program.admin_url(path);
     server.three_pods().await;
 
-    // After a user has signed in, the browser shows the page that the user requested before.
     let wanted = url("/live?verdict=denied");
     browser.open(&wanted).await;
     browser.find_with("h1", "Sign in").await;
@@ -70,7 +69,6 @@ async fn users_sign_in_to_the_console_with_a_token() {
     browser.find_with("table.live", "shop/cart").await;
     assert_eq!(browser.address().await, wanted);
     browser.find_with(".account", "token board, Read").await;
-    // The cookie of the session is hidden from scripts on the page.
     let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
     assert_eq!(cookies, "");
 

@@ -55,7 +55,6 @@ spec:
         validations: [{ expression: \"'owner' in object.metadata.labels\", message: who owns it }]
 ";
 
-/// Starts a driver whose definitions are in a directory.
 async fn server(config: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -65,7 +64,6 @@ async fn server(config: &str) -> Server {
     Server::start_in(directory, config, "").await
 }
 
-/// Returns a server with a change in its history, and a candidate that decides a share of the requests.
 pub(super) async fn rolling_out() -> Server {
     let server = server(CONFIG).await;
     let rollout = "        rollout: { steps: [5, 25, 50, 100], by: uid, pause: 1h }\n";
@@ -339,7 +337,6 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     browser.end(&origin).await;
 }
 
-/// Checks that the page shows this state of the rollout, this share of the candidate, and these buttons.
 async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
@@ -376,7 +373,6 @@ async fn buttons_in_the_console_control_a_rollout() {
     browser.click("button", "Begin the next step").await;
     rollout_is(&browser, "progressing", "100%", &progressing).await;
 
-    // The page counts the requests that the candidate has decided.
     let decided_by = async |uid: &str, host: &str| {
         let answer = server
             .review("/admit", &pod(uid, "shop", "web", "nginx:1.29"))

@@ -10,7 +10,6 @@ use tokio::{
 use super::scene::{DecisionsScene, EventClient};
 use crate::kubernetes::server::POD;
 
-/// A running command that follows decisions, and the lines that it prints.
 struct FollowingCommand {
     child: Child,
     lines: tokio::io::Lines<BufReader<ChildStdout>>,

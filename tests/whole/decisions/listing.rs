@@ -170,7 +170,6 @@ async fn a_request_is_replayed_through_the_live_chains() {
     for expected in ["different by revision 2", "- denied (403)", "+ changed"] {
         assert!(different.stdout.contains(expected), "{}", different.stdout);
     }
-    // The replay added neither a decision to the list nor a request to the metrics.
     assert_eq!(scene.listed(&[]).await, ["bad"]);
     let metrics = scene.0.program.metrics().await.unwrap();
     assert_eq!(

@@ -77,7 +77,6 @@ impl DecisionsScene {
         Admittance::run(arguments).await.unwrap()
     }
 
-    /// Runs a command, checks that it succeeds, and returns its output.
     pub(super) async fn stdout_of(&self, arguments: &[&str]) -> String {
         let finished = self.run_command(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
@@ -109,7 +108,6 @@ pub(super) fn uids(decisions: &[Value]) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// Waits until a file has `count` lines, and returns them.
 pub(super) async fn until_lines(path: &Path, count: usize) -> String {
     loop {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -146,7 +144,6 @@ impl EventClient {
         Self(BufReader::new(stream))
     }
 
-    /// Waits for the next line that begins with `begin`, and returns it.
     pub(super) async fn until(&mut self, begin: &str) -> String {
         let mut line = String::new();
         loop {

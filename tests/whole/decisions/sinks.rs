@@ -17,7 +17,7 @@ use crate::kubernetes::server::{POD, Server};
 async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = DecisionsScene::start(decisions).await;
-    // As the share of allowed, unchanged requests on disk is 0 %, the decision about this Pod is not written to disk.
+    // The share of allowed, unchanged requests on disk is 0 %.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
     assert_eq!(scene.review(&unchanged).await.patch(), None);

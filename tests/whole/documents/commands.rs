@@ -97,8 +97,7 @@ async fn commands_and_flags_on_the_pages_exist() {
         for (line, code) in page.codes() {
             let place = format!("{}:{line}", page.path.display());
             check(&place, &words(code));
-            // A flag in the middle of a code span may belong to another program's command, so only the start of the
-            // span is checked. `---` separates YAML documents and is not a flag.
+            // A flag in the middle of a code span may belong to another program's command.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
                 assert!(all.contains(flag), "{place}: the program has no {flag}");

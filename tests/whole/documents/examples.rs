@@ -9,12 +9,10 @@ use crate::scene::store;
 
 /// The info strings that code blocks may have. Without one, rustdoc would compile a block as Rust.
 const INFOS: [&str; 16] = [
-    // Blocks that contain a definition or a complete configuration.
     "yaml",
-    // Blocks that contain a part of a definition or of a configuration.
     "yaml fragment",
-    // Test cases. They pass in `admittance test` with the stock plugin image-policy, or, if they contain `target:
-    // http`, with the plugin guest-reaches-out.
+    // Test cases, which pass with the stock plugin image-policy or, if they contain `target: http`, with
+    // guest-reaches-out.
     "yaml cases",
     // Blocks with a definition that `check` rejects. The block after it on the page is the output of `check`.
     "yaml wrong",
@@ -155,7 +153,6 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
     }
 }
 
-/// Returns a chain whose only stage has a name, a plugin and these fields.
 fn chain_with(stage: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1

@@ -52,9 +52,8 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the paths of the fields that the program knows in each of these documents at the place of its `?`. `places`
-/// has pairs of the path of this place and the document. `known` replaces the `?` by an unknown field, and returns the
-/// fields that the error message suggests.
+/// Returns the paths of the fields that the program knows at the `?` in each of these documents. `known` replaces the
+/// `?` by an unknown field, and returns the fields that the error message suggests.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -278,7 +277,6 @@ async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
     assert_eq!(schema_of("exception").await, read);
 }
 
-/// Returns the known fields that the error message about the unknown field suggests.
 fn known(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
         .iter()
@@ -288,7 +286,6 @@ fn known(mistakes: &Mistakes) -> Vec<String> {
     fields.split(", ").map(str::to_owned).collect()
 }
 
-/// Replaces the `?` in a document by the unknown field.
 fn with_unknown(text: &str) -> String {
     text.replace('?', &format!("{UNKNOWN}: 1"))
 }
@@ -470,8 +467,7 @@ fn fields_of_definitions_are_documented() {
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
     // (heading on the page, [(prefix of the fields, start of the document, rest of the document with a `?` for the
-    // fields, fields to skip)]). A field is skipped if the program rejects it, or if the page lists the fields inside
-    // of it instead.
+    // fields, fields that the page need not list)])
     for (heading, parts) in [
         (
             "AdmissionChain",
@@ -631,8 +627,7 @@ fn fields_of_definitions_are_documented() {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        // The program accepts any metadata in BCS definitions, because BCS and Kubernetes add fields to it. So it
-        // suggests no metadata fields with which the page could be compared.
+        // The program accepts any metadata in BCS definitions, because BCS and Kubernetes add fields to it.
         if heading.starts_with("BCS") {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");

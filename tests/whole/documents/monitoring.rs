@@ -29,7 +29,6 @@ struct ListedMetric {
     values: BTreeSet<String>,
 }
 
-/// Returns the metrics that the pages list. (Another test compares this list with the metrics of the program.)
 fn listed() -> BTreeMap<String, ListedMetric> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);

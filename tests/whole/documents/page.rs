@@ -129,7 +129,6 @@ impl Page {
                 .map(|(target, _)| (number, target.to_owned()))
                 .collect::<Vec<_>>()
         };
-        // The targets in the temporary vector do not live long enough, so each is looked up in the page's text.
         self.prose()
             .into_iter()
             .flat_map(of_line)
@@ -169,8 +168,8 @@ impl Page {
         self.rows_until(heading, |_, _| true)
     }
 
-    /// Returns the table rows below this heading, up to the first later heading for which `ends` returns true. The
-    /// arguments of `ends` are the levels of both headings.
+    /// Returns the table rows below this heading, up to the first later heading for which `ends` returns true. `ends`
+    /// gets the levels of both headings.
     fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
         let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
         let prose = self.prose();

@@ -53,8 +53,7 @@ async fn a_module_goes_live_however_its_file_is_replaced() {
         change(&hot, version);
         hot.until_version(&program, way, version).await;
     }
-    // The program may have read a file that was written in place before it was complete, and reported a problem. Once
-    // the complete file is live, the status reports none.
+    // The program may have reported a file that it read before the file was complete.
     let status = program
         .until_status("no problem", |status| status.get("problem").is_none())
         .await
@@ -145,8 +144,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// Publishes a file as the kubelet does in a volume. The file is a symbolic link into `..data`, which is a symbolic
-/// link to the directory of this revision. A rename replaces `..data`, so all files change at once.
+/// Publishes a file as the kubelet does in a volume: a rename of the symbolic link `..data` changes all files at once.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -224,8 +222,7 @@ async fn an_incomplete_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // A writer may even close the file between its two writes. The program waits a moment before it reads a
-            // changed file, so it does not read the first half.
+            // The program waits a moment before it reads a changed file, so it does not read the first half.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }
@@ -252,7 +249,7 @@ async fn all_stages_of_a_table_use_one_version_of_a_file() {
     let hot = Hot::new().await;
     let stages: String = (0..STAGES)
         .map(|number| {
-            // As each stage has settings of its own, the program has to prepare the module for each stage separately.
+            // The stages' settings differ, so that the program prepares the module for each stage separately.
             let plugin = hot.plugin(&format!("{{ name: stage{number} }}"));
             format!("    - name: stage{number}\n      plugin: {plugin}\n")
         })
@@ -307,7 +304,6 @@ async fn a_removed_directory_is_reported_and_can_be_restored() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // The directory that was moved away returns, and the module gets new content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();
@@ -363,7 +359,6 @@ async fn edited_added_and_removed_definitions_go_live() {
         "{status:#}"
     );
 
-    // After the last definition is removed, the program serves no chains, so it calls no plugin.
     fs::remove_file(hot.chain_file()).unwrap();
     let is_empty = async || hot.annotations(&program).await.is_empty();
     hot.until(&program, "the last file removed", is_empty).await;

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::scene::{Hot, chain, end, mistakes};
 
-/// Runs an `admittance` command against the program's admin API, and returns its output.
 async fn stdout_of(program: &Admittance, command: &[&str]) -> String {
     let server = program.admin_url("");
     let arguments = [command, &["--server", server.as_str()]].concat();
@@ -70,7 +69,6 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         let status = tell_status(&program).await;
         assert!(status.contains("by loopback: ticket 4711"), "{status}");
 
-        // After the program was killed, it starts with the definitions that were last live.
         end(program).await;
         let program = hot.start().await;
         assert!(mistakes(&program.status().await.unwrap()).contains(mistake));

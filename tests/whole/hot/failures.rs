@@ -10,7 +10,6 @@ use crate::scene::source;
 struct FailureRow {
     name: &'static str,
     break_it: fn(&Hot),
-    /// Parts of the error message that `/v1/status` and the log must contain.
     words: &'static [&'static str],
     /// Whether the program tries the failed change again without a change of the files.
     is_retried: bool,

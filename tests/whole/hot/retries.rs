@@ -107,7 +107,6 @@ async fn a_pull_is_retried_until_its_registry_is_up() {
         .unwrap();
 }
 
-/// Returns a chain for deployments whose module is on a server.
 fn remote_chain(source: &str, policy: &str) -> String {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     let chain = chain("remote", &plugin).replace("kinds: [application]", "kinds: [deployment]");
@@ -146,7 +145,6 @@ async fn a_module_server_that_is_down_delays_no_other_change() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Changes and rollbacks through the admin API do not wait for the module server.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -188,7 +186,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // A chain moves to another file, which cannot be used because its module cannot be fetched. The chain stays live.
+    // A chain moves to a file that cannot be used, because its module cannot be fetched. The chain stays live.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();
@@ -202,8 +200,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
 }
 
-/// On a first start, the store and the history are empty, so the module has to come from its server, which is down. The
-/// program serves the chains whose modules are available. For requests to the other chain, its failure policy applies.
+/// For requests whose module is missing, the failure policy of the chain applies.
 #[tokio::test]
 async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
@@ -269,8 +266,7 @@ fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
     })
 }
 
-/// The program fetches the module again at the interval `refresh`. While the module's server is down, the module stays
-/// live and other changes go live. When the server is back, its new module is fetched.
+/// While the module's server is down, the module stays live and other changes go live.
 #[tokio::test]
 async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;

@@ -11,8 +11,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The files of a program, which remain when the program exits. The definitions have one chain, whose only stage,
-/// `stage`, uses `modules/versioned.wasm`.
+/// The files of a program, with one chain whose only stage, `stage`, uses `modules/versioned.wasm`.
 pub(super) struct Hot {
     directory: TempDir,
     upstream: FakeUpstream,
@@ -27,7 +26,6 @@ definitions: [definitions]
 ";
 
 impl Hot {
-    /// Creates the files of a driver with the usual configuration. The driver is not started yet.
     pub(super) async fn new() -> Self {
         Self::configured("").await
     }
@@ -90,7 +88,6 @@ impl Hot {
         self.serve().start().await.unwrap()
     }
 
-    /// Creates an application, and returns the annotations in which the stages that were called wrote their versions.
     pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
         let object = json!({
             "apiVersion": "v4",
@@ -114,7 +111,6 @@ impl Hot {
         Versions::number(annotations.get("version.admittance.dev/stage")?)
     }
 
-    /// Waits until the stage uses this version of the module and the history has the revision with it.
     pub(super) async fn until_version(&self, program: &Admittance, what: &str, version: u32) {
         let is_it = async || self.version(program).await == Some(version);
         self.until(program, what, is_it).await;
@@ -156,7 +152,6 @@ impl Hot {
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    /// Returns whether the program's metrics say that the newest definitions are live.
     pub(super) async fn is_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();
         metrics.sum("admittance_table_current", &[]) == Some(1.0)
@@ -168,7 +163,6 @@ pub(super) async fn end(mut program: Admittance) {
     program.kill().await.unwrap();
 }
 
-/// Returns a chain with this name and one stage, named `stage`, with this plugin.
 pub(super) fn chain(name: &str, plugin: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
