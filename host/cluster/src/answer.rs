@@ -19,7 +19,6 @@ use crate::{Cluster, ForwardError};
 
 const LIMIT: usize = 32 << 20;
 
-/// The maximum number of attempts to send a request to an overloaded API server.
 const ATTEMPTS: u32 = 6;
 
 /// The pause before a request is sent again, unless the API server names one.
@@ -55,8 +54,7 @@ pub enum AnswerError {
 }
 
 impl Cluster {
-    /// Sends a GET. While the API server is overloaded, waits as long as it asks for, and sends the GET again. An
-    /// answer with an error status is returned like any other.
+    /// Sends a GET, and repeats it while the API server is overloaded. An answer with an error status is returned too.
     pub async fn read(&self, path: &str) -> Result<ApiServerAnswer, AnswerError> {
         self.send(Method::GET, path, None).await
     }

@@ -18,7 +18,6 @@ use crate::{
 
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
-/// The error of an access review for a request without a user.
 pub(crate) const NOBODY: &str =
     "the request has neither a user nor groups, so their permissions cannot be checked";
 
@@ -41,7 +40,6 @@ struct ReviewStatus {
 
 enum SubjectReviewError {
     Refused(String),
-    /// The API server did not answer the access review.
     Request(RequestError),
 }
 

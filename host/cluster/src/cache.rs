@@ -27,7 +27,6 @@ pub(crate) struct ObjectCache<V>(RwLock<CachedObjects<V>>);
 #[derive(Debug)]
 struct CachedObjects<V> {
     objects: BTreeMap<Key, V>,
-    /// The objects of an incomplete list, from the pages that have arrived so far.
     listed: BTreeMap<Key, V>,
     is_synced: bool,
 }
@@ -60,7 +59,6 @@ impl<V> ObjectCache<V> {
         self.write(|contents| contents.listed.insert(key, object));
     }
 
-    /// Completes a list, and removes the objects that it does not contain.
     pub(crate) fn end_list(&self) {
         self.write(|contents| {
             contents.objects = std::mem::take(&mut contents.listed);
@@ -103,8 +101,7 @@ impl<V: Clone> ObjectCache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Returns at most `limit` wanted objects whose keys follow `after`. If there are more, also returns the key of the
-    /// last returned object.
+    /// Returns at most `limit` wanted objects whose keys follow `after`, and the key of the last one if there are more.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,

@@ -30,8 +30,7 @@ pub enum ClusterSource {
     Infer,
 }
 
-/// The reason why a connection cannot be configured. An unavailable API server is not such an error, because it is
-/// noticed only by the first request.
+/// The reason why a connection cannot be configured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -116,7 +115,6 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    // The files of `KUBECONFIG` must exist; the file in the home directory need not.
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
         || files.iter().any(|file| file.exists())
     {

@@ -35,10 +35,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time without traffic after which TCP sends a keepalive probe.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 const POOL_IDLE: Duration = Duration::from_secs(90);
-/// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
+/// The timeout for the head of a reply to a list or a watch.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
-/// The maximum number of concurrent lookups. Further lookups wait, within their deadline.
+/// The maximum number of concurrent lookups.
 const LIVE_REQUESTS: usize = 64;
 
 /// The API server: pooled connections and credentials. Cheap to clone.
@@ -65,8 +65,7 @@ impl Connection {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .build(https.map_response(limited));
-        // The service that kube builds by default would log every failed request as an error. This crate logs an error
-        // only when a watch or lookup begins or ceases to fail, so it builds its own.
+        // The service that kube builds by default would log every failed request as an error.
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -89,14 +88,12 @@ impl Connection {
         self.client.clone()
     }
 
-    /// Returns a receiver that says whether the API server answers. A watch that waits before its next attempt stops
-    /// waiting as soon as the server answers.
+    /// Returns a receiver that says whether the API server answers.
     pub(crate) fn answers(&self) -> watch::Receiver<bool> {
         self.answers.subscribe()
     }
 
-    /// Sends a request as soon as fewer than `LIVE_REQUESTS` requests are in flight, waits for the answer until
-    /// `until`, and counts the request in the metrics.
+    /// Sends a request when fewer than `LIVE_REQUESTS` are in flight, and counts it in the metrics.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
@@ -139,8 +136,7 @@ impl Connection {
         answer
     }
 
-    /// Returns the matching resources. If the parameters have a limit, returns one page of resources and the token for
-    /// the next page. With `only_metadata`, the API server sends only the metadata of the resources.
+    /// Returns the matching resources. If the parameters have a limit, returns one page, and the token for the next.
     pub(crate) async fn list(
         &self,
         api: &Api<CachedObject>,
@@ -173,8 +169,7 @@ impl Connection {
         }
     }
 
-    /// Returns a client that lists and watches objects, and records in `health` that the server answered. Without this
-    /// record, nothing would be known about a resumed watch until an object changes.
+    /// Returns a client that lists and watches objects, and records in `health` that the server answered.
     pub(crate) fn observed(&self, health: Arc<WatchHealth>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();

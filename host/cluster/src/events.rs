@@ -12,7 +12,6 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// The `reportingController` of every event that this program writes.
 const CONTROLLER: &str = "admittance.dev/admittance";
 /// The maximum length of an event's note that the API server accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -26,7 +25,6 @@ pub struct ClusterEvent {
     pub is_warning: bool,
     /// The reason of the event: a word in CamelCase, such as `Denied`.
     pub reason: &'static str,
-    /// The action that was taken, in CamelCase.
     pub action: &'static str,
     /// The text of the event. If it is longer than the API server accepts, its end is cut off.
     pub note: String,
@@ -36,7 +34,6 @@ pub struct ClusterEvent {
 pub struct EventObject {
     /// The API version of the object, such as `v1` or `apps/v1`.
     pub api_version: String,
-    /// The kind of the object, such as `Pod`.
     pub kind: String,
     /// The namespace of the object; empty for an object of the whole cluster, whose events are in `default`.
     pub namespace: String,

@@ -19,17 +19,13 @@ use crate::{
     request_error::{RequestError, causes, permission},
 };
 
-/// The timeout for the head of a reply. It is longer than a minute, because the API server itself aborts a request
-/// after a minute and reports that.
+/// The timeout for the head of a reply. The API server itself aborts a request after a minute, and reports that.
 const REPLY_LIMIT: Duration = Duration::from_secs(65);
-/// The timeout for looking up and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The client's headers that are forwarded to the API server. Other headers could carry the client's credentials, or
 /// ask to act as another user.
 const FORWARDED_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
-/// The headers of a response that concern only the connection to the API server, so they are not passed on to the
-/// client.
 const CONNECTION_HEADERS: [HeaderName; 4] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -104,7 +100,6 @@ fn result(status: StatusCode) -> &'static str {
     }
 }
 
-/// Creates this namespace if it does not exist. Ignores an invalid name, which the API server will refuse.
 pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Result<(), ForwardError> {
     if !is_dns_label(name) {
         return Ok(());
@@ -138,7 +133,6 @@ pub(crate) async fn create_namespace(
     namespace.metadata.name = Some(name.to_owned());
     let created = namespaces.create(params, &namespace);
     match connection.ask(Verb::Create, until, created).await {
-        // A conflict means that another client has created the namespace in the meantime.
         Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
         Err(failure) => Err(failure),
     }

@@ -56,15 +56,12 @@ pub struct ClusterWatch {
     pub problem: Option<String>,
 }
 
-/// The health of one watch. The watch writes it, and lookups read it.
 #[derive(Debug)]
 pub(crate) struct WatchHealth {
-    /// The watched kind, which appears in messages and as a label of the metrics.
     name: String,
     now: Mutex<HealthState>,
     /// A counter that grows with every change of the objects or of the state.
     changes: watch::Sender<u64>,
-    /// Notified when the API server accepts a watch.
     accepted: Notify,
 }
 
@@ -72,8 +69,7 @@ pub(crate) struct WatchHealth {
 struct HealthState {
     state: WatchState,
     since: Moment,
-    /// The last time at which the cache was known to be current. It is not updated while the watch is up, because the
-    /// cache is current then.
+    /// The last time at which the cache was known to be current.
     current: Instant,
     /// The time at which the API server accepted a watch that has not been open for `CONFIRM_AFTER` yet.
     accepted: Option<Instant>,
@@ -134,7 +130,6 @@ impl WatchHealth {
         self.now.lock().state == WatchState::Watching
     }
 
-    /// Returns whether the watch was refused because the account lacks the right to watch this kind.
     pub(crate) fn is_refused(&self) -> bool {
         self.now.lock().state == WatchState::Refused
     }
@@ -161,15 +156,13 @@ impl WatchHealth {
         }
     }
 
-    /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`. Waits forever if the watch is already up.
+    /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`.
     pub(crate) async fn confirmed(&self) {
         loop {
             let accepted = self.now.lock().accepted;
             match accepted {
                 Some(at) => {
                     sleep_until((at + CONFIRM_AFTER).into()).await;
-                    // If the time differs, the watch that was accepted then has been closed, and another one was
-                    // accepted.
                     if self.now.lock().accepted == Some(at) {
                         return;
                     }
@@ -179,7 +172,6 @@ impl WatchHealth {
         }
     }
 
-    /// Records that the watch works, because it delivered a change or stayed open.
     pub(crate) fn watching(&self) {
         if self.enter(WatchState::Watching, None) {
             tracing::info!(watch = self.name, "the watch is up");

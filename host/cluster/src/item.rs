@@ -16,7 +16,6 @@ use crate::cache::Key;
 /// An object from the API server without `metadata.managedFields`, which is often half of the object.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedObject {
-    /// The name, namespace, version and labels of the object, which the watch needs. `object` has all its fields.
     meta: ObjectMeta,
     object: Map<String, Value>,
 }
@@ -112,7 +111,7 @@ impl CachedObject {
         self.object
     }
 
-    /// Returns the object as JSON, beginning with `apiVersion` and `kind`, which are missing in the items of a list.
+    /// Returns the object as JSON with `apiVersion` and `kind`, which the items of a list lack.
     pub(crate) fn into_json(self, resource: &ApiResource) -> String {
         let has_type = ["apiVersion", "kind"]
             .iter()

@@ -24,7 +24,7 @@ use crate::{
     watch::{WatchPace, WatchSelection, WatchView, follow},
 };
 
-/// The maximum duration of a lookup. The deadline that the caller sets may be earlier, but a later one has no effect.
+/// The maximum duration of a lookup, even if the caller's deadline is later.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -33,8 +33,7 @@ pub(crate) struct LookedUpKinds {
     watches: Mutex<HashMap<ClusterKind, KindWatch>>,
 }
 
-/// A kind and the task that watches it. The task holds no reference to this struct, so the task ends when this is
-/// dropped.
+/// A watch on a kind, which ends when this is dropped.
 #[derive(Debug)]
 struct KindWatch {
     kind: Arc<WatchedKind>,
@@ -125,7 +124,6 @@ impl LookedUpKinds {
 }
 
 impl WatchedKind {
-    /// Returns the discovered properties of the kind, which are requested only once.
     async fn served(&self, until: Instant) -> Result<&DiscoveredKind, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
@@ -144,7 +142,6 @@ impl WatchedKind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        // Several lookups may wait for the same request, each until its own deadline.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
@@ -261,8 +258,7 @@ impl WatchedKind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // A token of the API server continues a list whose earlier pages came from there. The cache cannot continue it,
-        // because it does not know the server's tokens.
+        // The cache cannot continue a list that the API server began, because it does not know the server's tokens.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
@@ -288,8 +284,7 @@ impl WatchedKind {
     }
 }
 
-/// The position at which a page begins. A plugin receives the position with the previous page, and sends it back to get
-/// the next one.
+/// The position at which a page of a list begins. A plugin receives it and sends it back.
 #[derive(Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Start {
     /// The page begins after the object with this key in the cache.
@@ -300,7 +295,7 @@ pub(crate) enum Start {
     OfServer(String),
 }
 
-/// The maximum length of a page's position as text, in bytes. The tokens of API servers are far shorter.
+/// The maximum length of a page's position as text, in bytes.
 const START_LENGTH: usize = 4096;
 
 impl Start {
@@ -339,7 +334,6 @@ pub(crate) fn restart() -> ClusterError {
 const NAME_LENGTH: usize = 253;
 
 /// Checks a text from a plugin that becomes one segment of a URL path, so that the path cannot lead to another kind.
-/// Refuses more characters than Kubernetes' `IsValidPathSegmentName`, but none that occurs in a name.
 fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);

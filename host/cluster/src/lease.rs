@@ -27,15 +27,13 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// Returns the current time for a field of a Lease. People read this time, but no decision depends on it, because the
-/// clocks of machines may differ.
+/// Returns the current time for a field of a Lease. No decision depends on it.
 #[allow(clippy::disallowed_methods, reason = "Leases have timestamps of jiff")]
 pub(crate) fn current_time() -> MicroTime {
     MicroTime(Timestamp::now())
 }
 
-/// The timeout of a request about a Lease by a program that is not the leader. A leader that resigns uses the same
-/// timeout.
+/// The timeout of a request about a Lease.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// The label of the Leases that the replicas hold, one each. Its value is the name of the leader's Lease.
@@ -86,11 +84,9 @@ pub struct Election {
     connection: Connection,
     api: Api<Lease>,
     name: String,
-    /// The name of this candidate. No other candidate has the same name.
     identity: String,
     terms: ElectionTimes,
     is_leader: watch::Sender<bool>,
-    /// The annotations that this program sets while it holds the Lease.
     annotations: watch::Sender<BTreeMap<String, String>>,
     holder: parking_lot::Mutex<Option<String>>,
     lease: Mutex<Option<ObservedLease>>,
@@ -164,7 +160,6 @@ impl Election {
     /// Takes part in the election. Never returns; drop it to stop, and then [resign](Self::resign).
     pub async fn take_part(&self) {
         let mut lease = self.lease.lock().await;
-        // The time at which the leader must resign.
         let mut end = None;
         let mut has_failed = false;
         let mut annotations = self.annotations.subscribe();
@@ -189,8 +184,6 @@ impl Election {
                         ));
                         tracing::warn!(lease = %self.name, "cannot take part in the election: {reason}");
                     }
-                    // Another program has written or deleted the Lease in the meantime, so the next attempt reads it
-                    // again.
                     if matches!(error, RequestError::Conflict(_) | RequestError::NotFound(_)) {
                         *lease = None;
                     }
@@ -234,8 +227,6 @@ impl Election {
                     if !is_free {
                         return Ok(false);
                     }
-                    // Drops the annotations that this program set when it was the leader earlier, because the
-                    // annotations of the leader after it are newer.
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
@@ -259,7 +250,6 @@ impl Election {
         let Some(ObservedLease { lease, .. }) = seen else {
             return;
         };
-        // If the Lease cannot be released, another program becomes the leader when the Lease expires.
         if let Err(error) = self.release(lease).await {
             tracing::warn!(
                 lease = %self.name,
@@ -275,8 +265,7 @@ impl Election {
         let Err(RequestError::Conflict(_)) = released else {
             return released.map(drop);
         };
-        // The last renewal by this program may have caused the conflict: it may have reached the server after this
-        // program stopped waiting for the reply.
+        // A renewal whose reply was not awaited may have caused the conflict.
         let found = self
             .connection
             .ask(Verb::Get, until, self.api.get_opt(&self.name));
@@ -292,7 +281,6 @@ impl Election {
         self.connection.ask(Verb::Replace, until, replace).await
     }
 
-    /// Adds the label that the Leases of all replicas have, and the annotations of this program.
     fn annotated(&self, mut metadata: ObjectMeta) -> ObjectMeta {
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(LABEL.to_owned(), self.name.clone());
@@ -355,7 +343,6 @@ fn observe(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
     *seen = now.map(|lease| ObservedLease { lease, since });
 }
 
-/// Returns whether a Lease that has not changed for this time has lost its holder.
 pub(crate) fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
     let has_holder = spec
         .holder_identity

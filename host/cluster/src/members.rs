@@ -31,7 +31,6 @@ use crate::{
 
 pub type Annotations = BTreeMap<String, String>;
 
-/// The pause before a Lease is written again after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The Leases of all replicas of this program, including the Lease that this replica holds. Lives as long as the
@@ -47,7 +46,7 @@ pub struct ReplicaMembers {
     identity: String,
     terms: ElectionTimes,
     view: Arc<WatchView<LeaseFields>>,
-    /// The last version of each Lease that this replica has seen, and the time at which it first saw that version.
+    /// The last version of each Lease, and the time at which this replica first saw it.
     seen: Mutex<HashMap<String, (LeaseFields, Instant)>>,
     annotations: watch::Sender<Annotations>,
     _task: AbortOnDropHandle<()>,
@@ -84,8 +83,7 @@ pub struct LeaseMembership {
 }
 
 impl ReplicaMembers {
-    /// Creates the list of the replicas that take part in the election by this Lease. `identity` is the name of this
-    /// replica.
+    /// `identity` is the name of this replica.
     pub(crate) fn new(
         connection: Connection,
         leader: String,
@@ -177,8 +175,7 @@ impl ReplicaMembers {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // Since this replica does not see the renewals of its own Lease, it may not see the renewals of other
-            // replicas either.
+            // A replica that misses its own renewals may miss those of the others too.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };
@@ -277,7 +274,6 @@ impl ReplicaMembers {
             .await;
         match deleted {
             Ok(_) | Err(RequestError::NotFound(_)) => {}
-            // The Lease remains, and expires.
             Err(error) => tracing::warn!(lease = name, "the lease cannot be deleted: {}", error.sentence()),
         }
     }

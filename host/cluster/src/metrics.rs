@@ -32,8 +32,7 @@ pub(crate) enum Verb {
 
 keywords!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
-/// Initializes the counters of failures to 0, so that the first failure shows as an increase. A missing object and a
-/// concurrent change by another program do not count as failures.
+/// Initializes the counters of failures to 0, so that the first failure shows as an increase.
 pub(crate) fn begin_at_zero() {
     for verb in Verb::ALL {
         for result in ["forbidden", "refused", "unavailable", "timeout"] {

@@ -23,7 +23,6 @@ use crate::{
     watch::{WatchSelection, WatchView, spawn},
 };
 
-/// The maximum duration of a lookup of a namespace. The deadline of the request may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A namespace without its spec and status: only its metadata is requested.
@@ -95,8 +94,7 @@ impl NamespaceLabels {
         self.view.status("v1/Namespace")
     }
 
-    /// Returns the labels of a namespace from the cache. If the namespace is not in the cache, requests it from the
-    /// server, because it may have just been created. kube-apiserver uses the same order.
+    /// Returns the labels from the cache, or else from the server, in the same order as kube-apiserver.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes a part of a URL's path, so it must be valid.
         if !is_dns_label(name) {

@@ -74,8 +74,7 @@ impl RequestError {
         }
     }
 
-    /// Converts the error into one that a plugin receives. `permission` is the permission that the account needs for
-    /// the request.
+    /// Converts the error into one that a plugin receives.
     pub(crate) fn for_plugin(&self, permission: &str) -> ClusterError {
         match self {
             Self::Unavailable(words) => ClusterError::Unavailable(words.clone()),
@@ -85,7 +84,6 @@ impl RequestError {
     }
 }
 
-/// Returns the end of the message about a refused request: which permission the account must be given.
 pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     let group = match group {
         "" => "the core API group".to_owned(),
@@ -94,8 +92,7 @@ pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     format!("give this program's account {verbs} on `{plural}` of {group}")
 }
 
-/// Returns an error and its causes in one line. Leaves out the outermost message if it is one of kube, because it says
-/// nothing about the cause.
+/// Returns an error and its causes in one line. kube's own message says nothing about the cause, so it is left out.
 pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
     let below = error.source().filter(|_| error.is::<Error>());
     chain(below.unwrap_or(error))

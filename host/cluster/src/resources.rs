@@ -138,7 +138,7 @@ impl Resource {
 }
 
 impl WatchedResources {
-    /// Watches all resources of a kind. With `only`, watches only the resource of this namespace and name.
+    /// Watches all resources of a kind, or with `only` the one of this namespace and name.
     pub(crate) fn new(
         connection: Connection,
         kind: &ServedKind,
@@ -147,7 +147,6 @@ impl WatchedResources {
     ) -> Self {
         let resource = kind.resource.clone();
         let view = Arc::new(WatchView::new(resource.plural.clone()));
-        // The watch keeps only the namespace, name and version of each resource.
         let entry = |found: PartialObjectMeta<CachedObject>| {
             let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
             let metadata = found.metadata;
@@ -244,8 +243,7 @@ impl WatchedResources {
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
         {
-            // The error means that either the namespace or the kind is missing. If it is the namespace, the second
-            // attempt succeeds.
+            // Either the namespace or the kind is missing.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }

@@ -17,7 +17,7 @@ pub(crate) struct ManifestRoles {
     bindings: Vec<ManifestBinding>,
 }
 
-/// The name of a role or a binding, with its namespace. One that belongs to the whole cluster has no namespace.
+/// The name of a role or a binding. One that belongs to the whole cluster has no namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Name {
     namespace: Option<String>,
@@ -32,8 +32,7 @@ struct ManifestBinding {
 }
 
 impl ManifestRoles {
-    /// Adds an object if it is a role or a binding of roles, and ignores all other objects. Returns an error if a role
-    /// or a binding cannot be read.
+    /// Adds an object if it is a role or a binding of roles, and ignores all other objects.
     pub(crate) fn add(&mut self, object: &Value) -> Result<(), String> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         if text("/apiVersion") != Some(RBAC) {
@@ -76,8 +75,6 @@ impl ManifestRoles {
         });
     }
 
-    /// Returns whether a user may do this. The group [`MASTERS`] may do everything; all other users need a role that
-    /// allows it.
     pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> AccessCheckResult {
         let allowed = |reason: String| AccessCheckResult {
             allowed: true,
@@ -129,8 +126,6 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
         .map_err(|error| format!("the {} {name} cannot be read: {error}", object["kind"]))
 }
 
-/// Returns whether the subject of a binding is this user, or a group to which the user belongs. `namespace` is the
-/// namespace of the binding.
 fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool {
     match subject.kind.as_str() {
         "User" => subject.name == user.username,

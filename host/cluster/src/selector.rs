@@ -4,8 +4,7 @@ use admittance_admission::{
     LabelOperator, LabelRequirement, LabelSelector, Labels, NAME_PART_LENGTH, is_dns_subdomain, is_name_part,
 };
 
-// The next two constants limit a selector, because every object is compared with each of its requirements: its length
-// in bytes, and the number of its requirements.
+// A selector is limited, because every object is compared with each of its requirements.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 

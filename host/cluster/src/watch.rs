@@ -26,7 +26,6 @@ const WATCH_SECONDS: u32 = 60;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The cache and the health of a watch. The watch writes them, and lookups read them.
 #[derive(Debug)]
 pub(crate) struct WatchView<V> {
     pub(crate) cache: ObjectCache<V>,
@@ -70,16 +69,10 @@ impl WatchPace {
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt to watch, longer after each failure. The wait ends early when the API server
-    /// answers a request, so that all replicas notice changes at about the same time. Refused watches are retried,
-    /// because a starting server refuses all requests.
+    /// Waits before the next attempt to watch, longer after each failure, or until the API server answers a request.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
-        let answers = async {
-            // Waits until the API server answers a request. There is always a sender, because it lives as long as the
-            // connection.
-            while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
-        };
+        let answers = async { while self.answers.changed().await.is_ok() && !*self.answers.borrow() {} };
         let does_answer = tokio::select! {
             () = pause => false,
             () = answers => true,
@@ -90,8 +83,7 @@ impl WatchPace {
         self.answers.mark_unchanged();
     }
 
-    /// Handles an expired watch: returns at once the first time. If the watch expires again before it has delivered
-    /// anything, waits first.
+    /// Waits only if the watch expires again before it has delivered anything.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
@@ -129,8 +121,7 @@ where
     }))
 }
 
-/// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached; if
-/// another part changes, nothing is signalled. `permission` is appended to the message about a refusal.
+/// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,

@@ -44,7 +44,7 @@ pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTI
 
 pub(crate) const SCHEME: &str = "kubernetes";
 
-/// The fields of a resource's `metadata` that belong to the definition. All other fields are written by the API server.
+/// The fields of a resource's `metadata` that belong to the definition.
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// The annotation in which kubectl keeps the last applied definition.
@@ -63,12 +63,10 @@ pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 pub(crate) struct StoredKind {
     pub(crate) kind: ResourceKind,
     pub(crate) resources: WatchedResources,
-    /// Whether the API server may lack this kind of resources, because the program was installed in a version that did
-    /// not have it.
+    /// Whether the API server may lack this kind, because an earlier version of this program did not have it.
     is_optional: bool,
-    /// Whether the API server has served this kind of resources before. If so, its absence is an error.
+    /// Whether the API server has served this kind before. If so, its absence is an error.
     is_known: AtomicBool,
-    /// The number that [`Resources::changes`] returned before this kind of resources was last read.
     seen: AtomicU64,
 }
 
@@ -103,8 +101,7 @@ impl StoredKind {
 
     async fn changed(&self) {
         if self.is_absent() {
-            // The kind is missing, so there are no resources to compare. The watch looks for the kind every minute,
-            // which is often enough.
+            // There are no resources to compare, and the watch looks for the kind every minute.
             let seen = self.seen.load(Ordering::Relaxed);
             self.resources.changed_since(seen).await;
         } else {
@@ -153,7 +150,6 @@ impl ChainStore {
         (version == kind.api_version()).then(|| file_of(kind, &resource))
     }
 
-    /// Returns a future that completes when a chain or an exception in the cluster changes after this call.
     pub(crate) fn next_change(&self) -> impl Future<Output = ()> {
         next_change(self.0.iter().map(|kind| &kind.resources))
     }
@@ -273,8 +269,7 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All kinds are read even if one cannot be read, because `changed` compares each kind with what was last read
-        // of it.
+        // All kinds are read even if one cannot be read, because `changed` compares each kind.
         for (kind, read) in self
             .0
             .iter()

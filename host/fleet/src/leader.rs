@@ -24,15 +24,13 @@ use crate::{
 
 /// The time for which changes are collected before they are processed together.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// The pause before the first retry of a failed task. The pause grows with each further failure, up to `LAST_RETRY`.
+/// The pause before the first retry of a failed task. It grows up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The interval at which a status gets new counts of calls. Each count covers the last 5 to 10 minutes.
 const COUNTS: Duration = Duration::from_secs(600);
-/// The interval at which a replica checks whether there is a leader. It checks at once when it becomes or ceases to be
-/// the leader itself.
+/// The interval at which a replica checks whether there is a leader.
 const LEADER_CHECK: Duration = Duration::from_secs(1);
-/// The maximum number of concurrent status writes.
 const WRITES: usize = 8;
 
 /// Takes part in the election. While this replica is the leader, writes the statuses of chains in the cluster, updates
@@ -46,7 +44,6 @@ pub struct Leader {
     events: EventWriter,
 }
 
-/// What the leader writes to the statuses when it goes through all resources once.
 pub(crate) struct StatusPass {
     pub(crate) status: Status,
     /// Whether a status is written if nothing but its counts of calls has changed.
@@ -123,8 +120,7 @@ impl Leader {
             None => std::future::pending().await,
         };
         let audits = async || match &self.audits {
-            // The box keeps the type of the surrounding future small, because the compiler limits the depth of nested
-            // types.
+            // The box keeps the type of the surrounding future small.
             Some(audits) => Box::pin(audits.keep(host)).await,
             None => std::future::pending().await,
         };
@@ -138,9 +134,8 @@ impl Leader {
         }
     }
 
-    /// Lets only the leader begin the steps of rollouts. Reads the progress of rollouts that the leader writes to the
-    /// statuses of chains. Never returns. Replicas that agree on a table through Leases also exchange the progress
-    /// there.
+    /// Lets only the leader begin the steps of rollouts. Reads their progress from the statuses of chains. Never
+    /// returns.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {
@@ -150,8 +145,7 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // If no other replica is known to be the leader, for instance because the account may not hold an
-                // election, this replica begins the steps of rollouts itself.
+                // If no other replica is known to be the leader, this one begins the steps itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
@@ -196,8 +190,7 @@ impl Leader {
         }
     }
 
-    /// Writes each status of a kind that differs from the status in the cluster. Returns whether all writes succeeded.
-    /// Logs a failure, unless `problems` contains it from an earlier attempt.
+    /// Writes each status that differs from the one in the cluster. `problems` contains the failures that were logged.
     async fn write_changed(
         &self,
         kind: &StoredKind,
@@ -216,7 +209,7 @@ impl Leader {
                 return false;
             }
         };
-        // The progress of rollouts that an earlier leader wrote must be read first, because this pass overwrites it.
+        // This pass overwrites the progress that an earlier leader wrote.
         host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();
@@ -226,7 +219,6 @@ impl Leader {
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
         for (id, result) in written {
-            // If the resource was deleted in the meantime, there is no status to write any more.
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -256,7 +248,6 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // An error is ignored, because another task reports it, and the next change leads to another attempt.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;
@@ -270,8 +261,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
     }
 }
 
-/// Writes a status, and then publishes the event about it. Returns the kind and name of the resource, and the result of
-/// writing the status.
+/// Writes a status, and then publishes the event about it.
 async fn write_status(write: StatusWrite, events: EventWriter) -> (String, Result<(), ResourceError>) {
     let StatusWrite {
         resources,
@@ -282,8 +272,6 @@ async fn write_status(write: StatusWrite, events: EventWriter) -> (String, Resul
         event,
     } = write;
     let written = resources.apply_status(&namespace, &name, &status).await;
-    // If the event cannot be published, it is lost: a later pass finds the status unchanged, so there is nothing to
-    // report then.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
     {
@@ -325,7 +313,7 @@ fn new_statuses(
         .collect()
 }
 
-/// Waits for the pause before a retry. If there is none, no retry is due, so this never completes.
+/// Waits for the pause before a retry. Without one, never completes.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

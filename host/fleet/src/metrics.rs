@@ -37,8 +37,6 @@ pub(crate) fn statuses_begin_at_zero() {
     }
 }
 
-/// Initializes the counters of writes to zero, for each kind of webhook configuration and for the Secret with the
-/// certificate.
 pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
         for result in RESULTS {
@@ -47,7 +45,6 @@ pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'sta
     }
 }
 
-/// Initializes the counters of audits and of report writes to zero.
 pub(crate) fn audits_begin_at_zero() {
     for result in ["ok", "incomplete"] {
         counter!(AUDITS, "result" => result).absolute(0);

@@ -19,10 +19,8 @@ use crate::chains::{SCHEME, entry};
 /// The interval at which the kinds of policies are discovered. It is short because each new template of Gatekeeper
 /// defines a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
-/// The interval at which the kinds of policies are discovered while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// The pause before a missing kind is looked for again. Its policies are dropped only if it is then missing too,
-/// because an API server that just started may not list all kinds.
+/// The pause before a missing kind is looked for again. An API server that just started may not list all kinds.
 const CONFIRM: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +66,7 @@ impl PolicySystem {
                     versions: &["v1", "v1beta1", "v1alpha1"],
                     resources: &["constrainttemplates"],
                 },
-                // In this group, each template of Gatekeeper defines a kind of constraints, so all kinds are read.
+                // Each template of Gatekeeper defines a kind in this group.
                 PolicyGroup {
                     name: "constraints.gatekeeper.sh",
                     versions: &["v1beta1"],
@@ -163,7 +161,6 @@ impl PolicyStore {
         Ok(try_join_all(found).await?.concat())
     }
 
-    /// Discovers the kinds of policies that the API server serves, and starts to watch the new ones.
     async fn watched(&self) -> Result<Arc<[WatchedPolicies]>, ResourceError> {
         let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
@@ -218,14 +215,11 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All kinds are read even if one cannot be read, because `changed` compares each kind with what was last read
-        // of it.
+        // All kinds are read even if one cannot be read, because `changed` compares each kind.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;
             let kind = &watched.kind;
-            // The path names the resource as kubectl does:
-            // `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`.
             let (place, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
             files.extend(
                 resources

@@ -125,7 +125,6 @@ impl RegisteredChain<'_> {
     }
 }
 
-/// The phases of admission, each with the kind of its webhook configuration.
 pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Mutating, "MutatingWebhookConfiguration"),
     (Phase::Validating, "ValidatingWebhookConfiguration"),
@@ -150,7 +149,6 @@ pub fn configurations(
     PHASES.into_iter().filter_map(of_phase).collect()
 }
 
-/// Returns the webhooks of a phase in the form in which a webhook configuration lists them.
 pub(crate) fn documents(
     registration: &WebhookRegistration,
     webhooks: &[RegisteredWebhook],
@@ -176,8 +174,7 @@ pub fn of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook that checks definitions before they are stored. It must never prevent a repair: while no Pod
-/// answers, definitions are stored unchecked, and definitions that the Pods themselves write are not checked.
+/// Returns the webhook that checks definitions before they are stored. It must never prevent a repair.
 pub(crate) fn check_of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let WebhookRegistration { name, namespace, .. } = registration;

@@ -13,19 +13,17 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
 
-/// The prefix of the annotations in which a replica reports. The rest of an annotation's name is a field of the report.
+/// The prefix of the annotations in which a replica reports.
 const PREFIX: &str = "admittance.dev/";
 /// The annotation of the leader's Lease that names the table of chains to which all replicas should switch.
 const TARGET: &str = "admittance.dev/target";
-/// The times after which a replica renews its own Lease, and after which that Lease expires. Renewals are rare, because
-/// every replica watches the Leases of all others.
+/// Renewals are rare, because every replica watches the Leases of all others.
 const TERMS: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),
 };
 /// The time without renewals after which the leader deletes the Lease of a stopped replica.
 const GONE: Duration = Duration::from_secs(600);
-/// The name of the only field of a replica's report that is JSON instead of text.
 const ROLLOUTS: &str = "rollouts";
 /// The interval at which the leader deletes the Leases of stopped replicas.
 const CLEANUP: Duration = Duration::from_secs(60);
@@ -103,7 +101,6 @@ impl Transport for Leases {
     }
 }
 
-/// Writes each field of a report as an annotation: text as it is, other values as JSON.
 fn annotations(report: &TableReport) -> Annotations {
     let fields = match serde_json::to_value(report) {
         Ok(Value::Object(fields)) => fields,
@@ -136,7 +133,6 @@ fn target(annotations: &Annotations) -> Option<Digest> {
     annotations.get(TARGET)?.parse().ok()
 }
 
-/// Reads the report of a replica from the annotations of its Lease. Returns `None` if they contain no report.
 fn replica(member: &LeaseMember) -> Option<KnownReplica> {
     Some(KnownReplica {
         name: member.name.clone(),

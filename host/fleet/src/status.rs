@@ -16,13 +16,12 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// The next three constants name fields. If nothing else in a status has changed, the status is not written again.
+// A status in which only the next three fields differ is not written again.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
-/// The field of a status with the progress of rollouts. A replica that starts without a history of its own resumes the
-/// rollouts from this field.
+/// A replica without a history of its own resumes rollouts from this field.
 const ROLLOUTS: &str = "rollouts";
 
 /// Returns the status that must be written to the resource; `None` if the resource has that status already.
@@ -80,7 +79,6 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     rollouts
 }
 
-/// Returns the rollouts of a chain as its status contains them; `None` if the chain has no rollout.
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
     let own: Vec<_> = rollouts
         .iter()
@@ -93,7 +91,6 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let address = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = address.and_then(|address| address.strip_prefix(&name)?.strip_prefix('/'));
-    // If the remaining text contains a `/`, the stage belongs to a chain in a namespace that is named like this chain.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 
@@ -120,8 +117,7 @@ fn counts(status: &Value) -> [Option<&Value>; 3] {
     ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
 }
 
-/// Returns the event that reports a new status: the definition went live, it was refused, or a rollout ended. `None` if
-/// none of these happened.
+/// Returns the event that reports a new status, if it is worth one.
 pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<ClusterEvent> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
@@ -159,8 +155,6 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
     })
 }
 
-/// Describes the end of a rollout: whether the event about it is a warning, and the reason, action and note of the
-/// event.
 fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
     let RolloutProgress { stage, .. } = rollout;
     let reason = rollout.reason_and_replica().unwrap_or_default();
@@ -205,8 +199,7 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision in which the resource's version went live. If the last status has one for this version, it is
-/// kept, because each replica counts revisions on its own.
+/// Keeps the revision of the last status for this version, because each replica counts revisions on its own.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)

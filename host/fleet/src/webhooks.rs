@@ -26,8 +26,7 @@ use crate::{
     registration::{check_of_definitions, documents},
 };
 
-/// The longest interval at which the webhook configurations are compared with those in the API server. Even if nothing
-/// changes, they must be compared, because certificates expire.
+/// The longest time between two checks of the webhook configurations in the API server.
 const CHECK: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ impl CertificateConfig {
     /// Returns the source of a certificate that is in files. `authorities` is the file with its CAs.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
-        // Only the certificates in the file are published. If the file also contains a private key, the key is skipped.
+        // If the file also contains a private key, it must not be published.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
         FileValue::load([authorities.to_owned()], load).map(Self::Files)
     }
@@ -97,7 +96,6 @@ struct Inner {
     registration: WebhookRegistration,
     /// Whether definitions are stored as resources of the cluster. If so, a webhook checks them before they are stored.
     checks_definitions: bool,
-    /// The timeout of all chains of a request together.
     limit: Duration,
     trust: WebhookTrust,
     configurations: [(Phase, WatchedResources); 2],
@@ -180,7 +178,6 @@ impl Webhooks {
         }
     }
 
-    /// Returns the namespaces that are excluded from the webhooks, including the namespace of this program.
     pub(crate) fn excluded_namespaces(&self) -> Vec<String> {
         self.0.registration.reach().excluded_namespaces
     }
@@ -231,7 +228,6 @@ impl Webhooks {
             let written = inner.write(host, &mut state).await;
             let pause = match &written {
                 Ok(pause) => *pause,
-                // The write conflicted with a write by another client, so it is retried at once.
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
                 Err(_) => retries.after_failure(),
             };
@@ -266,8 +262,6 @@ impl Inner {
         configurations.map(|(_, resources)| resources).chain(secret)
     }
 
-    /// Records a problem with the webhook configurations, and logs it if it is new. `None` means that the problem is
-    /// solved.
     fn report(&self, error: Option<ResourceError>) {
         let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
         let problem = error.map(|error| error.to_string());
@@ -301,8 +295,6 @@ impl Inner {
             WebhookTrust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             WebhookTrust::Own(secret) => {
                 let renewed = secret.renew(state, self).await;
-                // If the certificate cannot be read or renewed, the configurations keep the CAs of the last
-                // certificate.
                 match (renewed, &state.certificate) {
                     (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),

@@ -16,7 +16,6 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct LastResourceRead {
-    /// The number that [`Resources::changes`] returned before the resources were read.
     changes: u64,
     at: Instant,
     /// The version of each resource that was read; `None` if the read failed.
@@ -88,7 +87,6 @@ impl WatchedResources {
             if last.found.is_some() && self.is_watched() {
                 return changed.await;
             }
-            // Without a watch, or after a failed read, the resources are listed repeatedly and compared.
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}

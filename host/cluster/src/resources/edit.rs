@@ -6,8 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Resource, ResourceError, WatchedResources};
 
-/// The maximum number of attempts to write a resource, if each attempt finds that another client has changed it
-/// meanwhile.
+/// The maximum number of attempts if other clients change the resource meanwhile.
 const ATTEMPTS: usize = 5;
 
 /// A change of one resource by a store that reads and writes only some of its fields.
@@ -43,8 +42,6 @@ impl WatchedResources {
             };
             match written {
                 Ok(()) => return Ok(true),
-                // The resource was changed or deleted in the meantime. The next round finds out whether it is still in
-                // the expected state.
                 Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {

@@ -43,7 +43,7 @@ struct SharedServer {
     data: Mutex<ServerData>,
     /// Signals every change of `data`, so that watches and delayed replies look at it again.
     changed: watch::Sender<()>,
-    /// The number of times that the test broke all connections. When it changes, every open connection ends.
+    /// The number of times that the test broke all connections.
     connection_generation: watch::Sender<u64>,
 }
 
@@ -53,8 +53,6 @@ struct ServerData {
     version: u64,
     objects: BTreeMap<ServedObjectKey, Value>,
     changes: Vec<WatchChange>,
-    /// The version up to which the server has deleted the changes. A watch that continues from an earlier version has
-    /// expired.
     compacted: u64,
     /// The requests that the server refuses: their verb and the plural of their kind.
     forbidden: BTreeSet<(String, String)>,
@@ -71,12 +69,10 @@ struct ServerData {
     /// For each verb, the actions that run right before the next write with that verb, such as a write by another
     /// client.
     before: BTreeMap<String, Vec<Event>>,
-    /// The status with which every access review is answered.
     access: Value,
     reviews: Vec<Value>,
 }
 
-/// A kind that a test defined.
 #[derive(Clone)]
 struct DefinedKind {
     api_version: String,
@@ -142,7 +138,6 @@ impl ScriptedApiServer {
                 let mut connection_generation = shared.connection_generation.subscribe();
                 tokio::spawn(async move {
                     let connection = async {
-                        // A client may abort the handshake.
                         let Ok(stream) = acceptor.accept(stream).await else {
                             return;
                         };
@@ -189,7 +184,6 @@ impl ScriptedApiServer {
             .send_modify(|connection_generation| *connection_generation += 1);
     }
 
-    /// Breaks all connections, and refuses new ones until [`become_available`](Self::become_available).
     pub(crate) fn become_unavailable(&self) {
         self.change(|data| data.is_unavailable = true);
         self.break_connections();
@@ -208,7 +202,6 @@ impl ScriptedApiServer {
         });
     }
 
-    /// Answers requests of this verb and resource with 403.
     pub(crate) fn forbid(&self, verb: &str, plural: &str) {
         self.change(|data| data.forbidden.insert((verb.into(), plural.into())));
     }
@@ -657,8 +650,7 @@ impl SharedServer {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line for a watch that has received all changes up to version `seen`. Returns with it the
-    /// version up to which the watch has then received them, and whether the watch then ends.
+    /// Returns the next line for a watch, the version up to which it has then received changes, and whether it ends.
     fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {
@@ -672,7 +664,6 @@ impl SharedServer {
             let object = typed(&change.object, target, is_partial);
             return Some((line(change.kind, &object), change.version, false));
         }
-        // Changes that this watch does not select have raised the version, so a bookmark reports the new version.
         if data.version > seen {
             let object = json!({"kind": target.kind, "apiVersion": target.api_version,
                                 "metadata": {"resourceVersion": data.version.to_string()}});

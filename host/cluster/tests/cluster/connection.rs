@@ -13,7 +13,6 @@ async fn tokens_of_the_kubeconfig_are_sent() {
     setting
         .server
         .put("namespaces", json!({"metadata": {"name": "prod"}}));
-    // (credentials in the kubeconfig, the expected error)
     for (user, expected) in [
         (format!("{{token: {TOKEN}}}"), None),
         ("{tokenFile: token}".to_owned(), None),

@@ -47,7 +47,6 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
     }
-    // If the API server refuses this program's credentials, the refusal is forwarded as a reply.
     let other = setting.kubeconfig("{token: another}");
     let other = connect(other, None).await.unwrap();
     let reply = other

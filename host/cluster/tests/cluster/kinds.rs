@@ -89,8 +89,7 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // Because the list of Pods is refused, the cache is never used for them: each lookup discovers the kind and sends a
-    // request.
+    // Without a list of Pods, the cache is never used for them.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
@@ -133,7 +132,6 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
     }
     setting.server.page(1);
     let pod = kind("v1/Pod");
-    // (namespace, selector, names)
     let table: [(Option<&str>, &str, &[&str]); 4] = [
         (None, "", &["x/one", "x/two", "y/one"]),
         (Some("x"), "", &["x/one", "x/two"]),
@@ -243,7 +241,6 @@ async fn a_long_list_is_returned_in_pages() {
         expected(&with_node)
     );
     assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
-    // A query that needs only metadata makes the server send only metadata.
     let mut query = query(None, "tier=web");
     query.fields = labels.clone();
     let sent = cluster.list(&pod, &query, deadline()).await.unwrap();
@@ -308,7 +305,6 @@ async fn invalid_lookups_are_refused() {
     let list_of = async |name: &str, namespace: Option<&str>, selector: &str| {
         list(&cluster, &kind(name), namespace, selector).await.map(|_| ())
     };
-    // (the result of a lookup, the expected message)
     for (answer, expected) in [
         (
             get("v1/Widget", None, "a").await,

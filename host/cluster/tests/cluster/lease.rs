@@ -76,7 +76,6 @@ async fn one_candidate_leads_until_it_resigns() {
     .await;
     assert!(first.leads() && !second.leads());
 
-    // If another program writes the Lease, the leader remains the leader.
     let mut annotated = setting.server.object("leases", "default", NAME).unwrap();
     annotated["metadata"]["annotations"] = json!({"checked": "by hand"});
     setting.server.put_before("replace", "leases", annotated);
@@ -120,13 +119,11 @@ async fn a_leader_that_disappears_is_replaced() {
     first.vanish().await;
     second.until_leader(true).await;
 
-    // While the API server is unavailable, the leader resigns. Afterwards, a leader is elected again.
     setting.server.become_unavailable();
     second.until_leader(false).await;
     setting.server.become_available();
     second.until_leader(true).await;
 
-    // A Lease that was deleted is created again.
     setting.server.delete("leases", "default", NAME);
     eventually("a new Lease", async || {
         setting.server.object("leases", "default", NAME).is_some()

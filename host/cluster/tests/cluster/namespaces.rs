@@ -214,8 +214,6 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     })
     .await;
     assert_eq!(cluster.status().namespaces.state, WatchState::Starting);
-    // Until the list is complete, the cache is used for the namespaces that it has. All other namespaces are requested
-    // from the server.
     assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
     assert_eq!(setting.server.count("get", ""), 0);
     put(&setting, "new", "web");
@@ -226,8 +224,7 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// A starting API server refuses requests until it has read its roles, but the watch must start soon afterwards. If
-/// each round waited as long as after a lasting refusal, this test would exceed its timeout.
+/// A starting API server refuses requests until it has read its roles.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
@@ -252,8 +249,7 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// The pause doubles with each failure, and each success resets it. If it were not reset, the tenth pause would exceed
-/// the timeout of this test.
+/// If a success did not reset the pause, this test would exceed its timeout.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();

@@ -73,7 +73,6 @@ async fn a_resource_that_was_recreated_is_not_deleted() {
     }
     let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
     assert_eq!(there.object["spec"]["number"], 2);
-    // Another client replaces the resource before it is deleted.
     let other = json!({"metadata": {"name": "a", "namespace": "bkbcs"}, "spec": {"number": 4}});
     setting.server.put_before("delete", KIND.plural, other);
     let result = resources.delete(&there).await;
@@ -97,7 +96,6 @@ async fn a_refused_request_names_the_missing_permission() {
     for verb in ["list", "get", "create", "replace", "delete"] {
         setting.server.forbid(verb, KIND.plural);
     }
-    // (the result of the refused request, the verb that the message says to allow)
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
@@ -177,14 +175,12 @@ async fn a_change_of_only_the_status_is_not_signalled() {
     let there = resources.get("", "a").await.unwrap().unwrap();
     assert_eq!(there.object["status"], json!({"revision": 2}));
     assert_eq!(there.object["spec"], before[0].object["spec"]);
-    // A change of the status is not signalled, but the next change of the spec is.
     let seen = resources.changes();
     resources.create("", "b", spec(1)).await.unwrap();
     resources.changed_since(seen).await;
     assert_eq!(resources.changes(), seen + 1);
     changed.as_mut().await;
 
-    // A status can be applied neither to a missing resource nor to a kind without the subresource.
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
     let of_earlier_version = setting.cluster().await.resources(&KIND);

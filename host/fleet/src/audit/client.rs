@@ -220,7 +220,7 @@ impl AuditClient {
             let mut of_group: Vec<AuditedResource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::from_api_version(&group_version);
-                // The API server of one group may be down. The objects of all other groups are audited nevertheless.
+                // The API server of one group may be down.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,
@@ -261,8 +261,7 @@ impl AuditClient {
 }
 
 impl ResourceList {
-    /// Returns whether a list of resources contains the reports of this API. The group and version alone do not tell,
-    /// because other kinds once had them too.
+    /// Returns whether a list of resources contains the reports of this API.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -355,7 +354,6 @@ impl Pages {
         };
         let answer = self.page(&token, client).await?;
         let Some(body) = answer.found(&self.path)? else {
-            // The API server stopped serving this resource during the audit, so there are no more objects.
             return Ok(None);
         };
         let page: ObjectPage<'_> =
@@ -367,8 +365,7 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page. If the page exceeds the size limit, requests pages with fewer objects. If the API server no longer
-    /// has the objects as they were when the list began (410), continues the list with the present objects.
+    /// Reads a page, with fewer objects if it would be too large. After status 410, continues with the present objects.
     async fn page(&mut self, token: &str, client: &AuditClient) -> Result<ApiServerAnswer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {
@@ -397,7 +394,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// Extracts the token from an answer with status 410. With this token, the list continues with the present objects.
+/// Extracts the token with which the list continues after status 410.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: ObjectPage<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())
@@ -410,7 +407,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns a client for the address of an API server that does not exist.
     async fn client(per_second: u32) -> AuditClient {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");

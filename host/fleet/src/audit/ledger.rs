@@ -16,15 +16,13 @@ use super::{
 /// The maximum number of findings in memory. If there are more, their verdicts are only counted.
 pub const FINDINGS: usize = 50_000;
 
-/// The verdicts on all objects, and a finding for each object that would be refused or changed. They are grouped by
-/// namespace; objects without a namespace form a group of their own.
+/// The verdicts on all objects, and findings for those that would be refused or changed, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shards: BTreeMap<Option<String>, Shard>,
-    /// The names of the audited resources. An object stores the index of its resource in this list.
+    /// The names of the audited resources. Objects contain indices into this list.
     resources: Vec<String>,
-    /// The number of the list that is being read. Objects of the listed resource that have a lower number at the end of
-    /// the list no longer exist.
+    /// The number of the list that is being read.
     round: u32,
     findings: usize,
 }
@@ -47,7 +45,6 @@ struct AuditedObject {
 }
 
 impl Ledger {
-    /// Begins to record a list of this resource. Returns the index of the resource.
     pub(super) fn begin(&mut self, resource: &str) -> u16 {
         self.round += 1;
         let known = self.resources.iter().position(|known| known == resource);
@@ -55,7 +52,7 @@ impl Ledger {
             self.resources.push(resource.to_owned());
             self.resources.len() - 1
         });
-        // A `u16` is large enough, because an API server has only a few hundred resources.
+        // An API server has only a few hundred resources.
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
@@ -156,7 +153,6 @@ impl Ledger {
         }
     }
 
-    /// Records that a namespace's report is missing from the cluster.
     pub(super) fn mark_lost(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = true;
@@ -250,7 +246,6 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
-        // The watch delivered an object whose verdict is the same as before.
         ledger.record(pods, judged("a", "bad", AuditVerdict::Denied));
         assert!(write(&mut ledger).is_empty());
         ledger.record(pods, judged("a", "bad", AuditVerdict::Allowed));
@@ -258,7 +253,6 @@ mod tests {
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        // The end of a list removes the objects of its resource that the list lacks, but no objects of other resources.
         let jobs = ledger.begin("jobs");
         ledger.record(jobs, judged("a", "bad", AuditVerdict::Denied));
         ledger.end(jobs);

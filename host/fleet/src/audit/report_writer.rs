@@ -18,11 +18,9 @@ use super::{
 use crate::metrics;
 
 const APPLY: &str = "application/apply-patch+yaml";
-/// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes reports to the API `api`, each under the name of the installation. Exists while this replica is the leader
-/// and the API server serves this API.
+/// Writes reports to the API `api`, each under the name of the installation.
 #[derive(Debug)]
 pub(super) struct ReportWriter {
     pub(super) api: ReportApi,
@@ -64,9 +62,7 @@ impl ReportWriter {
         }
     }
 
-    /// Writes the outdated reports, and deletes reports that have lost all their findings. Returns the first error. A
-    /// report that is not written, for example because the future is dropped, remains outdated, so the next call writes
-    /// it.
+    /// Writes the outdated reports, and deletes those without findings. What fails or is cut short remains outdated.
     pub(super) async fn write(
         &mut self,
         client: &AuditClient,
@@ -133,8 +129,7 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Compares the reports in the cluster with the ledger. Deletes reports without findings, such as reports of a
-    /// previous leader. Marks reports that are missing in the cluster as outdated, so that they are written again.
+    /// Deletes reports without findings, and marks reports that are missing in the cluster as outdated.
     pub(super) async fn compare(
         &mut self,
         client: &AuditClient,

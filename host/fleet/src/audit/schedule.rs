@@ -34,7 +34,7 @@ use crate::{
     metrics,
 };
 
-/// After the chains have changed, they must stay unchanged for this time before all objects are audited again.
+/// The time for which the chains must stay unchanged before all objects are audited again.
 const QUIET: Duration = Duration::from_secs(5);
 /// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
@@ -42,10 +42,8 @@ const DEBOUNCE: Duration = Duration::from_secs(2);
 const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
 /// The key in the status for a problem that concerns the audit as a whole, rather than one resource or group.
 const AUDIT: &str = "audit";
-/// The key in the status for a problem with writing reports.
 const REPORTS: &str = "reports";
-/// The maximum number of changed objects that wait for their audit. While so many wait, the watches read nothing more
-/// from the API server.
+/// The maximum number of changed objects that wait for their audit.
 const WAITING: usize = 64;
 
 /// Runs the leader's audits. Cheap to clone.
@@ -157,7 +155,6 @@ fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     (table.revision(), modes.collect())
 }
 
-/// Waits until the live chains change and then stay unchanged for `QUIET`.
 async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     let mut changes = host.changes();
     while audited_chains(host) == *before {
@@ -211,7 +208,6 @@ impl Inner {
         work: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, ObjectChange)>,
     ) {
-        // Some reports are outdated if the last audit could not write them. Then writing them is tried again.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
         let mut discovery = interval_at(Instant::now() + REPORT_DISCOVERY, REPORT_DISCOVERY);
         discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -18,7 +18,7 @@ use crate::leader::backoff;
 
 /// The time after which the API server is asked to end a watch, in seconds.
 const SECONDS: u64 = 240;
-/// If the API server has not ended a watch in time, this program ends it after this additional time.
+/// The additional time after which this program itself ends a watch.
 const GRACE: Duration = Duration::from_secs(30);
 /// The minimum time from the beginning of a watch to the beginning of the next watch on the same resource.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -30,10 +30,8 @@ pub(super) enum ObjectChange {
     Present(Object),
     Gone(Object),
     Works,
-    /// The watch has failed, and will be retried.
     Fails(AnswerError),
-    /// The watch has ended because the API server no longer has the changes since the last list, or because the list
-    /// failed. The objects must be listed again.
+    /// The objects must be listed again, because the watch cannot continue.
     Expired,
 }
 
@@ -59,8 +57,7 @@ struct WatchMetadata {
     resource_version: String,
 }
 
-/// Watches the objects of a resource from `version` on, until the watch expires. Sends each change together with
-/// `number`, which identifies the resource.
+/// Watches the objects of a resource from `version` on, until the watch expires. `number` identifies the resource.
 pub(super) async fn follow(
     client: Arc<AuditClient>,
     resource: AuditedResource,

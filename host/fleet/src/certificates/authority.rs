@@ -165,8 +165,8 @@ pub struct IssuedValidity {
 }
 
 impl IssuedValidity {
-    /// Returns when a certificate is valid. Returns `None` if the certificate is not for this subject, the key is not
-    /// its key, or none of these CAs signed it.
+    /// Returns the validity period of a certificate, or `None` if it is not for this subject and key, or none of these
+    /// CAs signed it.
     pub fn of(
         certificate: &str,
         key: &str,
@@ -265,8 +265,7 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
 }
 
-/// Returns whether this CA issued the certificate: the CA's name is the issuer's name in the certificate, and the key
-/// IDs are equal if both have one.
+/// Returns whether this CA issued the certificate, by its name and key ID.
 fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
     let wanted = leaf
         .iter_extensions()
@@ -304,8 +303,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     }
 }
 
-/// Formats a name in a certificate as a host, for comparison with [`SubjectHost`]. A name that is not a host becomes
-/// text that equals no host.
+/// Formats a name in a certificate for comparison with [`SubjectHost`].
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

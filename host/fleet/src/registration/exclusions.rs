@@ -4,17 +4,13 @@ use admittance::admission::{GroupVersionResource, Operation, Outline, Rule, Scop
 #[derive(Debug)]
 pub(super) struct Exclusion {
     pub(super) name: &'static str,
-    /// The API group of the excluded requests. It and `resource` show whether a webhook's rules could match such
-    /// requests.
     group: &'static str,
     resource: &'static str,
     pub(super) expression: &'static str,
-    /// How messages call these requests.
     pub(super) what: &'static str,
 }
 
-/// The requests that must not wait for a webhook, because the cluster depends on them. Nodes and leaders of programs
-/// must renew their Leases. Any API call, even a call of the webhook, may need a review of its token or of its access.
+/// The requests that must not wait for a webhook, because the cluster depends on them.
 pub(super) static EXCLUSIONS: [Exclusion; 3] = [
     Exclusion {
         name: "exclude-leases",

@@ -18,8 +18,7 @@ fn registration() -> WebhookRegistration {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns the definition of a chain in this program's own format. Its stages call webhooks, so that no module file is
-/// needed.
+/// The stages of the chain call webhooks, so that no module file is needed.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let lines = stages.iter().enumerate().map(|(index, stage)| {
         format!(
@@ -61,8 +60,7 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // `limits.requestTimeout` limits all stages together to 10 s. The webhook's timeout is a bit longer, and
-        // rounded up to a second.
+        // `limits.requestTimeout` limits all stages together to 10 s, and time for the answer is added.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (
@@ -102,7 +100,6 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
 
 #[test]
 fn a_webhook_has_the_rules_of_its_chains() {
-    // (rule of a chain, the resulting rule of its webhook)
     for (written, expected) in [
         (
             PODS,
@@ -249,7 +246,6 @@ fn chains_of_namespaces_have_separate_webhooks() {
         "Ignore",
         2,
     );
-    // Webhooks are sorted by name, so the webhook of the namespace `bank` comes first.
     let each: &[Row] = &[
         (
             "bank.pods.mutate-namespaced.hooks.hooks-system",
@@ -392,7 +388,6 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
     }
 }
 
-/// The test evaluates the match conditions with this program's CEL. In a cluster, the API server evaluates them.
 #[tokio::test]
 async fn each_match_condition_excludes_the_requests_that_it_names() {
     use admittance::admission::{

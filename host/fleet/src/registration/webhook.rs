@@ -21,7 +21,6 @@ pub struct RegisteredWebhook {
     pub(super) phase: Phase,
     /// The chain that the webhook calls. `None` if it calls all chains of its phase and scope.
     chain: Option<String>,
-    /// The scope of the webhook's rules. If no chain of its phase is limited to a namespace, it is `Any`.
     scope: Scope,
     /// The namespaces to which the webhook is limited; empty if it is called for all namespaces.
     namespaces: BTreeSet<String>,
@@ -30,7 +29,6 @@ pub struct RegisteredWebhook {
     pub failure_policy: FailurePolicy,
     side_effects: SideEffects,
     reinvocation: Reinvocation,
-    /// The requests that the webhook's rules would match, but that are excluded from it.
     pub(super) exclusions: Vec<&'static Exclusion>,
 }
 
@@ -44,13 +42,11 @@ impl RegisteredWebhook {
     ) -> Vec<Self> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
-            // A chain without stages needs no webhook.
             let chains: Vec<_> = chains
                 .iter()
                 .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
                 .collect();
             let webhook_for = |scope, chains: &[_]| {
-                // A webhook without rules would never be called.
                 Some(Self::for_chains(phase, scope, chains, registration, limit))
                     .filter(|webhook| !webhook.rules.is_empty())
             };
@@ -81,8 +77,7 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // Webhooks of several namespaces that have equal settings are merged. That is safe, because each chain
-                // checks the namespace again.
+                // Each chain checks the namespace again, so webhooks with equal settings can be merged.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -123,8 +118,7 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // A webhook's rule cannot select kinds, so it leaves them out. That is safe, because the chain checks its
-            // own rules again.
+            // A webhook's rule cannot select kinds. The chain does so itself.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()
@@ -137,7 +131,6 @@ impl RegisteredWebhook {
             }
         }
         let stages = || chains.iter().flat_map(|chain| chain.stages.iter().copied());
-        // A stage in audit mode refuses nothing, so its failure policy does not matter to the webhook.
         let fails_closed =
             stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
         let failure_policy = registration.failure_policy.unwrap_or(if fails_closed {
@@ -148,7 +141,7 @@ impl RegisteredWebhook {
         let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
             SideEffects::None
         } else {
-            // The webhook has no side effects on a dry run, because this program then skips the stages that have some.
+            // On a dry run, this program skips the stages that have side effects.
             SideEffects::NoneOnDryRun
         };
         let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
@@ -192,13 +185,13 @@ impl RegisteredWebhook {
         }
     }
 
-    /// Returns the name of the webhook, which the API server shows to users. It is unique in the configuration.
+    /// Returns the name of the webhook, which the API server shows to users.
     fn name(&self, registration: &WebhookRegistration) -> String {
         let WebhookRegistration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // The chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same name, so the webhook
-        // of a namespace's chain gets a suffix in addition.
+        // Without the suffix, the chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same
+        // name.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
@@ -267,8 +260,7 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// Returns a selector of the namespaces in `only`, or of all namespaces if `only` is empty. The excluded namespaces are
-/// never selected.
+/// The excluded namespaces are never selected. If `only` is empty, all others are.
 pub(super) fn namespace_selector(registration: &WebhookRegistration, only: &BTreeSet<String>) -> Json {
     const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{LAST_TRANSITION, LONGEST_MESSAGE};
 use crate::chains::EXCEPTION;
 
-/// The reason of the condition that reports a chain which is live but never called, because no request can reach it.
+/// The reason if a chain is live, but no request can reach it.
 const NEVER_CALLED: &str = "NeverCalled";
 
 struct StatusCondition {
@@ -214,7 +214,6 @@ fn enforced(stages: &[StageStatus]) -> StatusCondition {
     }
 }
 
-/// Returns a sentence for each module of a stage that could not be fetched.
 fn unavailable(stage: &StageStatus) -> impl Iterator<Item = String> {
     stage.hook.parts().filter_map(|hook| {
         let (source, reason) = (hook.text("source")?, hook.text("reason")?);

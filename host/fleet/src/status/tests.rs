@@ -79,8 +79,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
     });
-    // (state, stages, the expected status and reason of each of the conditions Accepted, ModulesResolved, Live and
-    // Enforced, number of modules, number of mistakes)
+    // (state, stages, status and reason of Accepted, ModulesResolved, Live and Enforced, numbers of modules and
+    // mistakes)
     let unknown = ("Unknown", "NoTable");
     for (state, stages, expected, modules, mistakes) in [
         (
@@ -216,7 +216,6 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             None,
             "{state:?}"
         );
-        // A status that the resource already has is not written again.
         let written = resource(Some(status));
         assert_eq!(
             new_status(&CHAIN, &written, &state, &host, Moment::now()),
@@ -245,7 +244,6 @@ fn a_chain_that_no_request_reaches_is_not_live() {
             status["conditions"][3]["message"],
             "spec.rules[0] has only `kinds`"
         );
-        // Although there is a warning, the chain is in the live table, so its status has a revision.
         assert_eq!(status["revision"], 7);
         let written = resource(Some(status));
         assert_eq!(
@@ -264,7 +262,6 @@ fn only_conditions_that_change_get_a_new_time() {
         (&first["observedGeneration"], &first["revision"]),
         (&json!(3), &json!(7))
     );
-    // If the host goes to a later revision, the status of an unchanged chain keeps its revision.
     host.status.revision = 8;
     let written = resource(Some(first.clone()));
     assert_eq!(
@@ -280,7 +277,6 @@ fn only_conditions_that_change_get_a_new_time() {
     for (condition, expected) in times.iter().zip(expected) {
         assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
     }
-    // A new version of the chain gets the present revision.
     let mut changed = written;
     changed.object["metadata"]["generation"] = json!(4);
     let third = new_status(&CHAIN, &changed, &VersionState::Live, &host, now).unwrap();
@@ -350,7 +346,6 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
             Moment::now(),
         )
     };
-    // No stage was called yet, so the status has no counts.
     assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
     let first = write(&called(10), false, None).unwrap();
     let counted = |status: &Value| {
@@ -362,7 +357,6 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
         counted(&first),
         json!({"seconds": 300, "calls": 17, "denied": 2, "failed": 4})
     );
-    // If only the counts of calls have changed, the status is written only when counts are due.
     assert_eq!(write(&called(11), false, Some(first.clone())), None);
     assert_eq!(write(&called(10), true, Some(first.clone())), None);
     let second = write(&called(11), true, Some(first)).unwrap();
@@ -417,7 +411,6 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
     );
-    // While the chain is not live, the progress of its rollout is kept.
     let bad = bad(Served::LastVersion, false);
     let kept = of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
     assert_eq!(kept[ROLLOUTS], first[ROLLOUTS]);
@@ -430,7 +423,6 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         let event = event(&CHAIN, &there, &next).map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    // Without a rollout, the status has no field for rollouts.
     let none = of(
         Some(first),
         &VersionState::Live,

@@ -42,7 +42,7 @@ pub(super) struct SecretContents {
     served: IdentityPem,
     /// The certificate that replaces the served one as soon as the API server trusts its CA.
     next: Option<IdentityPem>,
-    /// The PEM of the CAs of the served and the next certificate, and of earlier certificates that have not expired.
+    /// The PEM of the CAs of all certificates that have not expired.
     pub(super) authorities: String,
 }
 
@@ -107,14 +107,13 @@ impl SecretContents {
     }
 }
 
-/// Computes the contents of the Secret that follow its present contents.
 struct Renewal<'a> {
     service: &'a Service,
     days: u16,
     now: OffsetDateTime,
     /// Whether the API server trusts the CA of the certificate that is to be served next.
     is_trusted: bool,
-    /// Whether a new certificate must be issued before less than a third of the old one's validity is left.
+    /// Whether a new certificate must be issued before the old one is due for renewal.
     is_early: bool,
 }
 
@@ -146,7 +145,7 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Issues a certificate that is served at once. Adds its CA to the PEM of CAs in `others`.
+    /// Issues a certificate that is served at once. `others` is the PEM of further CAs.
     fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
@@ -255,8 +254,7 @@ impl CertificateSecret {
         }
     }
 
-    /// Takes the next step to replace a certificate before it expires, and repairs the Secret. Returns whether a
-    /// certificate waits in the Secret until its CA is trusted.
+    /// Takes the next step to replace the certificate. Returns whether a new one waits until its CA is trusted.
     pub(super) async fn renew(
         &self,
         state: &mut ConfigurationState,
@@ -268,7 +266,6 @@ impl CertificateSecret {
         let usable = found
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
-        // If the Secret has lost its certificate, replicas serve the last one until the API server trusts a new one.
         let is_lost = usable.is_none() && state.certificate.is_some();
         let basis = usable.or_else(|| state.certificate.clone());
         let contents = Renewal {
@@ -301,7 +298,6 @@ impl CertificateSecret {
         })
     }
 
-    /// Returns how much longer the API server must have the CA before the next certificate may be served.
     pub(super) fn remaining_overlap(&self, state: &ConfigurationState) -> Duration {
         let since = state
             .trusted
@@ -311,8 +307,7 @@ impl CertificateSecret {
     }
 }
 
-/// Returns the contents of the Secret. If the Secret is missing or lacks a usable certificate, issues one and writes it
-/// first.
+/// Returns the contents of the Secret. If there is no usable certificate, issues one and writes it first.
 async fn read_or_create(
     secret: &WatchedResources,
     registration: &WebhookRegistration,

@@ -25,9 +25,7 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The last write of a webhook configuration. It is remembered because an API server drops fields that it does not
-/// know, such as `matchConditions` before Kubernetes 1.27. If only the stored object were compared, it would differ
-/// forever, and be written again and again.
+/// The last write of a webhook configuration. The stored object may lack fields that an old API server does not know.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
@@ -36,8 +34,7 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// Returns whether this is the object that writing these webhooks produced. After an hour, returns false, because
-    /// an API server that was updated meanwhile may store more fields.
+    /// After an hour, returns false, because an API server that was updated meanwhile may store more fields.
     fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
@@ -45,8 +42,7 @@ impl WrittenConfiguration {
     }
 }
 
-/// Replaces the webhooks of a webhook configuration if they differ from `webhooks`. Returns the kind of the
-/// configuration, and the result of the write if there was one.
+/// Replaces the webhooks of a webhook configuration if they differ from `webhooks`.
 pub(super) async fn write(
     resources: &WatchedResources,
     phase: Phase,

@@ -47,9 +47,7 @@ impl Slices {
 }
 
 impl Inner {
-    /// Waits until the Service has a ready Pod, because until then the API server would refuse requests that match
-    /// webhooks with the failure policy `Fail`. Does not wait if webhook configurations already exist, or if the
-    /// account may not read EndpointSlices.
+    /// Waits until the Service has a ready Pod, because until then the API server would refuse requests.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {
             let found = resources.get("", &self.registration.name).await;
@@ -81,11 +79,9 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // Any other answer means that the API server lacks EndpointSlices, or that the account may not read them.
-            // Then waiting would not help.
+            // The API server lacks EndpointSlices, or the account may not read them.
             Ok(answer) => !answer.status.is_server_error(),
-            // The API server is unavailable, so it is asked again. Nothing is lost, because no configuration can be
-            // written meanwhile.
+            // The API server is asked again until it answers.
             Err(_) => false,
         }
     }

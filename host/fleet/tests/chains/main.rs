@@ -61,7 +61,6 @@ async fn store(setting: &Setting) -> ChainStore {
 
 async fn read(store: &ChainStore) -> Vec<(PathBuf, Value)> {
     let files: Vec<DefinitionFile> = store.read().await.unwrap();
-    // Every file that the store returns must be a valid definition.
     DefinitionSet::of_files(files.clone()).chains().unwrap();
     let files = files.into_iter();
     files
@@ -83,7 +82,6 @@ async fn written_chains_are_read_back() {
     store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
-    // A status, and metadata such as annotations of kubectl, do not change the definition in a resource.
     let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
     there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     there["metadata"]["uid"] = json!("u");
@@ -108,7 +106,6 @@ async fn written_chains_are_read_back() {
     );
     assert_eq!(there["status"], json!({"conditions": []}));
 
-    // A change fails if its `before` is not the current text.
     for (before, after) in [
         (None, Some(&first)),
         (Some(&first), Some(&second)),
@@ -143,7 +140,6 @@ async fn the_store_notices_chains_that_other_clients_change() {
     until(2).await;
     setting.server.delete(PLURAL, "", "pods");
     until(1).await;
-    // If the API server is unavailable, the read fails instead of returning no definitions.
     setting.server.become_unavailable();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
     let lost = store.read().await;
@@ -194,7 +190,6 @@ async fn written_exceptions_are_read_back() {
         };
         tokio::time::timeout(NEVER, wait).await.unwrap();
     }
-    // If a kind disappears after the API server has served it, the read fails.
     setting.server.remove_kind(EXCEPTIONS);
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
@@ -210,7 +205,6 @@ async fn written_namespaced_chains_are_read_back() {
         chain["metadata"]["namespace"] = json!(namespace);
         chain
     };
-    // Chains in different namespaces may have the same name.
     setting.server.put(NAMESPACED, in_namespace("bakery", "first"));
     setting.server.put(PLURAL, chain("pods", "first"));
     let path = store
@@ -243,7 +237,6 @@ async fn written_namespaced_chains_are_read_back() {
         .commit(&[change(&path, Some(&first), Some(&second))])
         .await
         .unwrap();
-    // A definition cannot be written to the path of another namespace or name.
     let elsewhere = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
     let error = store.commit(&[elsewhere]).await.unwrap_err().to_string();
     assert!(

@@ -119,7 +119,6 @@ async fn policies_can_be_read_but_not_written() {
     let gatekeeper = json!({
         "location": "metadata.labels.owner", "parameters": {"assign": {"value": "a"}},
     });
-    // The server serves two kinds of one group in different versions.
     setting.server.define_kind(
         "mutations.gatekeeper.sh/v1",
         "assignmetadata",
@@ -193,7 +192,6 @@ async fn policies_can_be_read_but_not_written() {
         assert!(!store.owns(Path::new(path)), "{path}");
     }
 
-    // A binding whose policy is missing is reported, and all other policies are read.
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
     let usable = set.usable(&files, OnBadDefinition::KeepLast);
@@ -216,11 +214,9 @@ async fn policies_disappear_when_their_kind_is_removed_and_return_with_it() {
     until(&store, &[]).await;
     define_template(&setting);
     until(&store, &[("few", 0)]).await;
-    // The API server now serves the kind of constraints that the template defines, as Gatekeeper would have it do.
     setting.server.define_kind(CONSTRAINTS, "few", "Few", false);
     put(&setting, "few", "", json!({}));
     until(&store, &[("few", 1)]).await;
-    // The store watches the new kind.
     setting.server.put("few", json!({"metadata": {"name": "q"}}));
     until(&store, &[("few", 2)]).await;
     setting.server.delete("constrainttemplates", "", "few");
@@ -252,7 +248,6 @@ async fn policies_are_kept_while_the_api_server_is_unavailable() {
     assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
     setting.server.become_available();
     until(&store, &[("p", 0)]).await;
-    // The error names the kind that cannot be read, and the permission that is missing.
     setting.server.forbid("list", "validatingadmissionpolicies");
     let error = store.read().await.unwrap_err().to_string();
     assert!(

@@ -28,7 +28,7 @@ impl ScriptedApiServer {
         self.change(|data| data.absent.remove(plural));
     }
 
-    /// Drops this field of webhooks, as an API server would whose version does not have the field yet.
+    /// Drops this field of webhooks, like an API server of an older version.
     pub(crate) fn forget_field(&self, field: &'static str) {
         self.change(|data| data.unknown_field = Some(field));
     }
@@ -141,8 +141,7 @@ impl SharedServer {
         })
     }
 
-    /// Handles the patches that this program sends: server-side apply of a whole status or report, and a merge patch of
-    /// an event.
+    /// Handles the patches that this program sends.
     pub(super) fn patch(&self, target: &ServedTarget, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();

@@ -89,8 +89,7 @@ impl Inner {
             } else {
                 Ok(())
             };
-            // The reports are written here and not only after changes, because the next audit begins at once if this
-            // audit took longer than `every`.
+            // If this audit took longer than `every`, the next one begins at once, so the reports are written here too.
             let written = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
                 REPORTS,
@@ -142,8 +141,7 @@ impl Inner {
         self.status.lock().objects = verdicts.collect();
     }
 
-    /// Returns whether the objects of a resource are audited. Events are not audited, because they expire. Reports are
-    /// not audited, because audits write them.
+    /// Events expire, and reports are written by audits, so neither are audited.
     fn is_audited(&self, resource: &AuditedResource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;
@@ -152,7 +150,7 @@ impl Inner {
         !is_left_out && (names.is_empty() || names.iter().any(|name| resource.is_called(name)))
     }
 
-    /// Lists and audits the objects of a resource, and starts to watch them. Returns the number of listed objects.
+    /// Lists and audits the objects of a resource, and starts to watch them. Returns their number.
     pub(super) async fn list(
         &self,
         audited: &mut ChainAudit,
@@ -184,7 +182,6 @@ impl Inner {
         Ok(listed)
     }
 
-    /// Returns whether an object is in a namespace that is excluded from audits.
     pub(super) async fn is_excluded(
         &self,
         resource: &AuditedResource,
@@ -205,8 +202,7 @@ impl Inner {
         let is_excluded = self.config.excluded_namespaces.contains(namespace)
             || match self.cluster.labels(namespace).await {
                 Ok(labels) => labels.contains_key(IGNORE_LABEL),
-                // If the labels of the namespace cannot be read, its objects are audited. The next audit tries again to
-                // read them.
+                // If the labels of the namespace cannot be read, its objects are audited.
                 Err(_) => false,
             };
         known.insert(namespace.clone(), is_excluded);

@@ -29,11 +29,8 @@ fn a_certificate_is_replaced_in_steps_before_it_expires() {
     let first = after(0, None, false, false);
     assert!(first.is_usable(&service(), OffsetDateTime::now_utc()));
     assert_eq!((first.next.as_ref(), count(&first)), (None, 1));
-    // Until two thirds of its validity have passed, no replacement for a certificate is issued.
     assert_eq!(after(59, Some(&first), true, false), first);
 
-    // While the API server does not trust the new certificate's CA yet, the old certificate is served, and no further
-    // one is issued.
     let announced = after(61, Some(&first), true, false);
     assert_eq!((&announced.served, count(&announced)), (&first.served, 2));
     let next = announced.next.clone().unwrap();
@@ -42,7 +39,6 @@ fn a_certificate_is_replaced_in_steps_before_it_expires() {
     assert_eq!((&replaced.served, &replaced.next), (&next, &None));
     assert_eq!(replaced.authorities, announced.authorities);
 
-    // The first CA remains trusted until it expires, because a replica could still serve the first certificate.
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
     let alone = after(91, Some(&replaced), true, false);
     assert_eq!((&alone.served, count(&alone)), (&next, 1));
@@ -68,11 +64,9 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
         assert!(made.is_usable(&service(), later));
         assert!(made.served != found.served && made.next.is_none());
     }
-    // If the served certificate has expired, the certificate that waits in the Secret replaces it.
     let announced = after(61, Some(&first), true, false);
     let next = announced.next.clone().unwrap();
     assert_eq!(after(91, Some(&announced), false, false).served, next);
-    // A certificate for another service cannot be served.
     assert!(!first.is_usable(&Service::new("other", "hooks-system"), now));
 }
 
