@@ -44,9 +44,8 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first store that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// Whether this replica of the driver starts to use a change of the chains together with the other replicas, or as
-    /// soon as it is ready itself. Default: together if replicas read chains as resources, or are BCS drivers with
-    /// definitions in ZooKeeper; otherwise independently.
+    /// Whether this replica of the driver starts to use a change of the chains together with the other replicas.
+    /// Default: together if replicas read chains as resources, or are BCS drivers with definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
     pub lease: Option<String>,
@@ -136,7 +135,6 @@ impl Config {
     }
 }
 
-/// Returns whether the two addresses exclude each other, so that a program cannot listen on both.
 fn is_same_listener(one: SocketAddr, other: SocketAddr) -> bool {
     let is_wide = one.ip().is_unspecified() || other.ip().is_unspecified();
     let is_same = one.ip() == other.ip() || is_wide && one.is_ipv4() == other.is_ipv4();
@@ -161,7 +159,6 @@ pub struct ListConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-/// Returns whether replicas with this front end and these definitions elect a leader, in the cluster or in ZooKeeper.
 fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()
@@ -252,8 +249,7 @@ pub struct Limits {
     pub streams: usize,
     /// The time after which a watch or a tunnel without traffic is closed. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows if each
-    /// connection also needs a descriptor for the upstream.
+    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows.
     pub connections: Option<usize>,
     /// The timeout for all chains that a request passes through, together. Default: 10 s.
     pub request_timeout: Duration,
@@ -266,7 +262,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the memory limit of requests' bodies, which is [`body_memory`](Self::body_memory) or its default.
     pub(crate) fn body_budget(&self) -> BodyBudget {
         let default = || BodyBudget::default_for(self.body);
         BodyBudget::new(self.body_memory.unwrap_or_else(default))
@@ -307,7 +302,7 @@ pub struct TracingConfig {
     pub protocol: TracingProtocol,
     /// The headers of each request to the collector. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of traces to sample, for traces that begin in this driver. Other traces come with a decision.
+    /// The share of traces to sample. It applies only to traces that begin in this driver.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,

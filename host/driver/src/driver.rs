@@ -89,8 +89,6 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
-    /// The drivers that agree with this driver, through ZooKeeper, on the table of chains to use; `None` if replicas do
-    /// not agree there.
     drivers: Option<Drivers>,
     connections: Connections,
     host: Host,
@@ -126,7 +124,7 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // The Lease can have the name of the webhook configurations, because no two installations share that name.
+        // The webhook configurations have a name that no other installation uses.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let configured = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = configured.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
@@ -206,7 +204,6 @@ impl Driver {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let (leader, replicas) =
             leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
-        // If readiness depends on neither replicas nor the front end, the driver is ready as soon as it serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(StatusSources {
@@ -274,7 +271,6 @@ impl Driver {
     }
 }
 
-/// Returns the leader of the replicas if a leader has work to do, and the replicas if they go live together.
 fn leader_and_replicas(
     connections: &Connections,
     audits: Option<&Audits>,
@@ -306,7 +302,6 @@ fn leader_and_replicas(
     (leader.map(Arc::new), replicas.map(Arc::new))
 }
 
-/// Serves clients until a graceful stop, and then waits until all tunnels have closed.
 async fn serve(front: Arc<dyn FrontKind>, serving: FrontEndHandler) {
     // Tunnels run on the same threads as connections, and outlive the connections on which they were opened.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
@@ -314,14 +309,12 @@ async fn serve(front: Arc<dyn FrontKind>, serving: FrontEndHandler) {
         stop.graceful.cancelled().await;
         front.stop();
     };
-    // Both futures complete, because the listener ends after a graceful stop.
     tokio::join!(front.serve(serving), stopping);
     front.tunnels_ended().await;
     drop(workers);
 }
 
-/// Does the driver's background work until the future is dropped: reloads definitions, certificates, tokens and
-/// namespaces when they change, checks the health of servers, updates metrics, and acts as leader.
+/// Does the driver's background work until the future is dropped.
 async fn follow(
     observed: &StatusSources,
     access: Option<AdminAccess>,

@@ -148,8 +148,6 @@ pub struct StartContext<'a> {
 pub struct StartedFront {
     pub(crate) front: Arc<dyn FrontKind>,
     pub(crate) registrar: Option<Registrar>,
-    /// The drivers with which this driver can agree, through ZooKeeper, on the table of chains to use; `None` without a
-    /// ZooKeeper ensemble.
     pub(crate) drivers: Option<Drivers>,
 }
 
@@ -164,10 +162,8 @@ impl StartedFront {
 }
 
 pub(crate) trait FrontKind: Debug + Send + Sync + 'static {
-    /// Serves a port until it is stopped.
     fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()>;
 
-    /// Returns all upstreams to which requests are forwarded.
     fn upstreams(&self) -> Vec<Upstream>;
 
     /// Returns the dialect whose HTTP requests users can write in the console; `None` if they cannot write any.
@@ -230,7 +226,6 @@ pub(crate) trait FrontKind: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    /// Starts a graceful stop of the front end, during which requests in flight continue.
     fn stop(&self) {}
 }
 
@@ -246,7 +241,7 @@ pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
 pub(crate) struct FrontReply {
     pub(crate) response: Response<Body>,
     pub(crate) passage: Option<Passage>,
-    /// The cluster and the user of a request to a gateway; `None` for other front ends.
+    /// The cluster and the user of a request to a gateway.
     pub(crate) recipient: Option<ServiceRecipient>,
 }
 
@@ -260,10 +255,9 @@ impl From<Response<Body>> for FrontReply {
     }
 }
 
-/// The configuration of a front end, and the lists of its upstream.
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
-/// A kind of front end. `read` gets the section of this front end below `dialect`, and the fields of the whole file.
+/// A kind of front end.
 #[derive(Clone, Copy)]
 struct FrontRow {
     key: &'static str,
@@ -280,7 +274,6 @@ pub(crate) fn admin_routes() -> Vec<Route> {
 
 static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];
 
-/// Reads `dialect`, and the sections that have another meaning for each front end.
 pub(crate) fn read(fields: &mut Fields<'_>, sections: SectionContext<'_>) -> Option<FrontSection> {
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
@@ -311,7 +304,6 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
     }
 }
 
-/// Reports a mistake if `registration` is set for a front end that does not register itself for discovery.
 fn refuse_registration(fields: &mut Fields<'_>) {
     let why = "only drivers of the dialect `bcs` and gateways are registered";
     fields.refuse("registration", why, "remove it");

@@ -37,8 +37,7 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
-/// Serves a front end at a port. Requests and streams that exceed the limits are refused at once. While `is_stopping`,
-/// all replies ask clients to close their connections.
+/// Serves a front end at a port. Requests and streams that exceed the limits are refused at once.
 #[derive(Debug)]
 pub(crate) struct FrontEndHandler {
     pub(crate) listener: Listener,
@@ -52,7 +51,6 @@ pub(crate) struct FrontEndHandler {
 }
 
 impl FrontEndHandler {
-    /// Serves until it is stopped: answers requests with this front end.
     pub(crate) async fn run<S: FrontService>(self, front: S) {
         let [requests, streams] = self.in_flight.map(FairLimit::new);
         let handler = FrontHandler(Arc::new(FrontState {
@@ -68,7 +66,6 @@ impl FrontEndHandler {
     }
 }
 
-/// Answers requests with a front end, up to a maximum number of requests in flight.
 #[derive(Debug)]
 struct FrontHandler<S>(Arc<FrontState<S>>);
 
@@ -89,14 +86,13 @@ struct FrontState<S> {
     metrics: FrontMetrics,
 }
 
-/// The metrics of all requests. The handles are kept because finding a metric by its labels takes longer than counting.
+/// The metrics of all requests, because finding a metric by its labels takes longer than counting.
 #[derive(Debug)]
 struct FrontMetrics {
     requests_in_flight: Gauge,
     streams_open: Gauge,
     durations: Histogram,
-    /// The counters of successful replies, in the order of [`PASSAGES`]. Replies with errors are rarer, so their
-    /// counters are not kept.
+    /// The counters of successful replies, in the order of [`PASSAGES`].
     successes: [OnceLock<Counter>; PASSAGES.len()],
 }
 
@@ -133,7 +129,6 @@ enum RequestClass {
 }
 
 impl RequestClass {
-    /// Returns the class of a request, by its method, path and headers.
     fn from_request<B>(request: &Request<B>) -> Self {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
@@ -147,8 +142,7 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes supports an older form of watches, which has `/watch/` in the path instead of the query. A
-        // cluster's prefix may precede that path.
+        // Kubernetes also has an older form of watches, with `/watch/` in the path.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
@@ -165,7 +159,6 @@ impl RequestClass {
 }
 
 impl<S: FrontService> FrontState<S> {
-    /// Returns the reply to a request for this path that was aborted for this reason.
     fn end(&self, path: &str, end: &EndReason<'_>) -> FrontReply {
         FrontReply {
             response: self.front.reply(path, end),
@@ -174,7 +167,6 @@ impl<S: FrontService> FrontState<S> {
         }
     }
 
-    /// Answers a request unless too many requests of its class are in flight.
     async fn answer(
         &self,
         path: &str,
@@ -334,7 +326,6 @@ mod tests {
             ("POST", "/api/v1/watch/pods", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
-            // A watch is always a GET, so this POST is not one.
             ("POST", "/pods?watch=true", &[], false),
             (
                 "GET",

@@ -23,7 +23,6 @@ use crate::config::{Config, ListConfig};
 
 /// The maximum size of the upstream's reply to a request for a list or an object, in bytes.
 const LIMIT: usize = 64 << 20;
-/// The maximum size of a configured header's value, in bytes.
 const HEADER_LIMIT: u64 = 64 << 10;
 /// The number of listed objects that are fetched concurrently.
 const CONCURRENT: usize = 16;
@@ -196,7 +195,6 @@ impl UpstreamLists {
         }
     }
 
-    /// Returns the request that would create an item's object; `None` if the object is gone or no chain matches.
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ListReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {

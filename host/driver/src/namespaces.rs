@@ -86,7 +86,6 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
     }
 }
 
-/// Reads namespaces in the form `name: { label: value }`.
 pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
     let entries = node.map()?.into_iter();
     entries
@@ -94,7 +93,6 @@ pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
         .collect()
 }
 
-/// Reads a document of the kind Namespace. Only the namespace's name and labels are used.
 fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
     let mut fields = node.object()?.ignoring_others();

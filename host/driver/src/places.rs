@@ -82,7 +82,6 @@ pub fn with_definitions(
     Ok(builder)
 }
 
-/// A kind of place for definitions, and the function that reads its section of the configuration.
 #[derive(Clone, Copy)]
 struct PlaceRow {
     key: &'static str,

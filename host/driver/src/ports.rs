@@ -34,7 +34,6 @@ pub(crate) struct OpenPort {
 }
 
 impl OpenPort {
-    /// Opens the port for clients. `upstream_timeout` limits the upstream's replies; `None` without an upstream.
     pub(crate) async fn listen(
         config: ListenConfig,
         limits: &Limits,
@@ -90,7 +89,6 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // Without an upstream, the port limits the time of replies only as it limits streams.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },

@@ -32,8 +32,7 @@ impl Shutdown {
         }
     }
 
-    /// Waits for the first signal, then shuts down gracefully. Completes at the shutdown timeout or at the second
-    /// signal, when the remaining requests must be aborted.
+    /// Waits for the first signal, then shuts down gracefully.
     pub(crate) async fn carry_out(
         &self,
         stop: &StopSignals,

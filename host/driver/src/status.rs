@@ -89,14 +89,12 @@ pub(crate) struct StatusSources {
     pub(crate) webhooks: Option<Webhooks>,
     pub(crate) audits: Option<Audits>,
     pub(crate) leader: Option<Arc<Leader>>,
-    /// The replicas of the driver; `None` unless they go live together.
     pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 impl StatusSources {
-    /// Returns why load balancers should send requests to other replicas; `None` if this replica is ready.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {

@@ -21,8 +21,7 @@ pub use self::export::{Traces, TracesError};
 /// The maximum number of bytes of a request's path that its span contains.
 const PATH_LIMIT: usize = 1024;
 
-/// Begins the span of a request if spans are exported, and writes it to the request's headers, so that the next
-/// server's spans become its children. Also returns the context of the trace.
+/// Begins the span of a request, and writes it to the request's headers.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();
@@ -51,7 +50,6 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (S
     (span, trace_context(request.headers_mut()))
 }
 
-/// Records the reply in the span. Server errors (5xx) are marked as errors.
 pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     span.record("admittance.uid", uid);
     span.record("admittance.passage", passage);

@@ -34,7 +34,6 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// Facts about sections of the configuration file that the readers of its other sections need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SectionContext<'a> {
     pub(crate) listen: &'a ListenConfig,
@@ -43,7 +42,6 @@ pub(crate) struct SectionContext<'a> {
 }
 
 impl SectionContext<'_> {
-    /// Reports a mistake at `node` if no Kubernetes cluster is configured, because the node needs one.
     pub(crate) fn need_kubernetes(self, node: &Node<'_>) {
         if !self.has_cluster {
             let fix = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
@@ -96,7 +94,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The former key `cache` is refused. The message mentions it only if the file contains it.
+    // The former key `cache` gets a message that names its replacement.
     if fields.has("cache") {
         fields.refuse(
             "cache",
@@ -147,12 +145,10 @@ fn config(root: &Node<'_>) -> Option<Config> {
     })
 }
 
-/// Reads a timeout or an interval of at most an hour; 0 is refused.
 pub(crate) fn duration(node: &Node<'_>) -> Option<Duration> {
     node.duration(MILLISECOND..=HOUR)
 }
 
-/// Parses the name of a Kubernetes namespace.
 pub(crate) fn namespace(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_label(text)
         .then(|| text.to_owned())
@@ -163,7 +159,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Reads the configured [`SwitchMode`]. Going live together is a mistake if the replicas have no leader.
+/// Reads the configured [`SwitchMode`]. Only replicas with a leader can go live together.
 fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {
@@ -174,7 +170,6 @@ fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     Some(mode)
 }
 
-/// Reads `webhooks`: the addresses of hosts, and whether CAs with short RSA keys are accepted.
 fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
     let mut fields = node.object()?;
     let addresses = fields.get_or_default("resolve", Node::string_map);
@@ -182,7 +177,6 @@ fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
     Some((addresses.into_iter().collect(), accepts_short_keys))
 }
 
-/// Parses the URL of a server. If the URL has no path, it gets `default_path`.
 pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
     let wrong = || format!("{text:?} is not a valid URL: write {example}");
     let uri: Uri = text.parse().map_err(|_| wrong())?;

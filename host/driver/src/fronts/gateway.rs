@@ -124,7 +124,7 @@ impl FrontKind for Gateway {
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         let accounts = self.accounts()?;
         let is_read = async {
-            // The gateway owns the sender, which therefore exists as long as this wait, so the wait does not fail.
+            // The gateway owns the sender, so the wait does not fail.
             let _ = accounts.changes().wait_for(Option::is_some).await;
         };
         Some(is_read.boxed())

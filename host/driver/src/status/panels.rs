@@ -7,7 +7,6 @@ use admittance_fleet::{WebhooksStatus, audit::AuditStatus};
 
 use super::DriverStatus;
 
-/// Describes the servers, sessions and certificates that the driver depends on.
 pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let mut panels = vec![
@@ -26,7 +25,6 @@ pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPane
     panels
 }
 
-/// Describes the driver's own ports, stores of definitions and replicas.
 pub(super) fn own(status: &DriverStatus) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let replicas = status.replicas.iter().flat_map(|replicas| &replicas.replicas);

@@ -31,7 +31,6 @@ use crate::{
     metric_names::SPANS as EXPORTED,
 };
 
-/// The default timeout for requests to the OpenTelemetry collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 

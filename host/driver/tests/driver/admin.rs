@@ -17,7 +17,6 @@ use serde_json::Value;
 use crate::harness::{RunningDriver, text};
 
 impl RunningDriver {
-    /// Sends a request to the admin port; returns the status and body of the reply.
     pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
         let request = Request::builder()
             .method(method)

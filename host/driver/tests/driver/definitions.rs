@@ -19,13 +19,10 @@ use crate::harness::{RunningDriver, request, text};
 
 const PREFIX: &str = "/mesosdriver/v4";
 
-/// The route for definitions that most tests use.
 const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// The reply to a successful change of a definition that causes no warnings.
 const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
-/// The CA bundle of a webhook, in the form in which a definition contains it.
 static BUNDLE: LazyLock<String> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -34,7 +31,6 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl RunningDriver {
-    /// Sends a request for a path below the API's prefix; returns the status and body of the reply.
     async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
         self.ask_as(request(method, &format!("{PREFIX}{path}"), body))
             .await
@@ -48,7 +44,6 @@ impl RunningDriver {
         text(response).await
     }
 
-    /// Sends a request that must succeed; returns the `data` of the reply.
     async fn data(&self, method: &str, path: &str) -> Value {
         let (status, body) = self.define(method, path, Body::empty()).await;
         let mut answer: Value = serde_json::from_str(&body).unwrap();
@@ -65,7 +60,6 @@ impl RunningDriver {
     }
 }
 
-/// Returns a definition with one webhook at this URL.
 fn definition(name: &str, url: &str) -> Value {
     json!({
         "apiVersion": "v4",
@@ -76,7 +70,6 @@ fn definition(name: &str, url: &str) -> Value {
     })
 }
 
-/// Returns the code and message of a reply that refuses a request.
 fn refusal(body: &str) -> (u64, String) {
     let answer: Value = serde_json::from_str(body).unwrap();
     assert_eq!(answer["result"], false, "{body}");

@@ -22,7 +22,6 @@ use serde_json::Value;
 
 use crate::harness::*;
 
-/// The prefix of the gateway's paths for requests to drivers.
 pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
 
 pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
@@ -68,7 +67,6 @@ pub(crate) struct DriverRequest {
     pub(crate) body: Bytes,
 }
 
-/// A simulated driver that records requests, and replies with a configurable status.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedDriver {
     pub(crate) address: SocketAddr,

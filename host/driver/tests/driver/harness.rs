@@ -43,7 +43,6 @@ pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications
 /// The time after which a single wait in a test counts as hanging, even on a busy machine.
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Awaits a future, and panics if it hangs.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANG_TIMEOUT, future)
         .await
@@ -72,7 +71,7 @@ impl Hook for HarnessHook {
     }
 }
 
-/// Returns an application with this name, by which the hook [`Judge`] decides.
+/// Returns an application with this name, by which [`HarnessHook`] decides.
 pub(crate) fn application(name: &str) -> String {
     json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}})
         .to_string()
@@ -92,7 +91,6 @@ pub(crate) struct RunningDriver {
 }
 
 impl Setup {
-    /// Returns the setup of a BCS driver in front of these servers.
     pub(crate) fn new(servers: &[SocketAddr]) -> Self {
         let servers = servers
             .iter()
@@ -145,7 +143,6 @@ impl Setup {
         }
     }
 
-    /// Makes the driver serve only on the test's thread, where its metrics and log lines are recorded.
     pub(crate) fn on_this_thread(mut self) -> Self {
         self.is_on_this_thread = true;
         self
@@ -175,7 +172,6 @@ impl Setup {
         self
     }
 
-    /// Makes the driver read definitions from `chains` in this directory, and keep its history in `history` there.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(DriverFiles(directory.join("chains")))];
@@ -188,7 +184,7 @@ impl Setup {
         self
     }
 
-    /// Starts a driver with a chain for all creations. Its only stage is the hook [`Judge`].
+    /// Starts a driver with a chain for all creations. Its only stage is [`HarnessHook`].
     pub(crate) async fn start(self) -> RunningDriver {
         let chain = Chain::new(
             "c",
@@ -249,7 +245,6 @@ impl RunningDriver {
         send(self.address, request).await
     }
 
-    /// Posts an application to the driver; returns the status and body of the reply.
     pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
         text(self.send(post(body)).await).await
     }
@@ -258,7 +253,6 @@ impl RunningDriver {
         send(self.admin, request).await
     }
 
-    /// Gets a path of the admin port; returns the status and body of the reply.
     pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         text(send(self.admin, request).await).await
@@ -308,7 +302,6 @@ pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, Str
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Starts an upstream that replies with the request's body.
 pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
 }
@@ -339,7 +332,6 @@ pub(crate) async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
-/// Reads until the other side closes the connection.
 pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     soon(stream.read_to_end(&mut text)).await.unwrap();
@@ -358,8 +350,7 @@ pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), tex
     soon(stream.write_all(text.as_bytes())).await.unwrap();
 }
 
-/// Asserts that bodies are streamed both ways: each of eight chunks of 64 KiB is sent only after the previous one has
-/// come back, so the test would hang if the driver waited for the whole body.
+/// Asserts that bodies are streamed both ways: each chunk is sent only after the previous one has come back.
 pub(crate) async fn assert_streams(driver: &RunningDriver, path: &str) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let body = stream::unfold(receiver, async |mut receiver| {

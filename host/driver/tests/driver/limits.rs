@@ -14,7 +14,6 @@ async fn bodies_beyond_the_limit_are_refused() {
     let (status, body) = driver.post(large.clone()).await;
     assert_eq!(status, 413);
     assert!(body.contains("1405012"), "{body}");
-    // The body comes in chunks, without `Content-Length`.
     let chunks = futures_util::stream::iter([Ok::<_, std::io::Error>(large.clone()), Ok(large)]);
     assert_eq!(driver.post(Body::from_stream(chunks)).await.0, 413);
 }
@@ -75,14 +74,12 @@ async fn a_request_with_an_unfinished_head_times_out() {
         reply.ends_with("the head of the request did not arrive within 50ms\n"),
         "{reply}"
     );
-    // The second request on a connection has its own time limit for its head.
     let mut stream = driver.connect().await;
     write(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut stream, "\r\n\r\n").await;
     write(&mut stream, "GET").await;
     let reply = rest(&mut stream).await;
     assert!(reply.contains("HTTP/1.1 408 "), "{reply}");
-    // A client that sends nothing is disconnected without a reply.
     let mut stream = driver.connect().await;
     assert_eq!(rest(&mut stream).await, "");
 }

@@ -10,8 +10,7 @@ pub(crate) struct TestLog(Arc<Mutex<Vec<u8>>>);
 /// Collects the log lines of its thread as long as it exists.
 pub(crate) struct LogGuard {
     _subscriber: DefaultGuard,
-    /// Exists so that there are two subscribers: with one, the first thread that logs a line decides for all threads
-    /// whether to log it; with two, `tracing` asks the subscriber of each thread.
+    /// With a second subscriber, `tracing` asks the subscriber of each thread whether to log a line.
     _second: tracing::Dispatch,
 }
 

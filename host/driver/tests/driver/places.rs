@@ -30,7 +30,6 @@ const SHORT: Duration = Duration::from_millis(500);
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Connects from this address of the loopback interface.
 async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -44,7 +43,6 @@ fn unfinished(method: &str) -> String {
     )
 }
 
-/// Sends a complete request; returns everything that is received until the connection closes.
 async fn ask(mut stream: TcpStream, method: &str) -> String {
     let body = application("good");
     let length = body.len();
@@ -56,7 +54,6 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
     rest(&mut stream).await
 }
 
-/// Returns a request with a large body, without the last byte of the body.
 fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     let sent = " ".repeat(length - 1);
     format!(
@@ -75,8 +72,7 @@ async fn is_refused(address: SocketAddr, request: &str) -> bool {
     head.starts_with("HTTP/1.1 503 ")
 }
 
-/// At every port and for every front end, a client gets at most its share of the memory for unfinished bodies, so that
-/// other clients get the rest. Closing the connections frees the memory.
+/// A client gets at most its share of the memory for unfinished bodies, at every port and for every front end.
 #[tokio::test]
 async fn unfinished_bodies_share_a_memory_limit() {
     const SIZE: usize = 100 << 10;
@@ -135,7 +131,6 @@ async fn unfinished_bodies_share_a_memory_limit() {
     }
 }
 
-/// Starts an upstream that reports each request, and echoes its body.
 async fn reporting_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
@@ -195,7 +190,6 @@ async fn a_request_with_a_stalled_body_frees_its_slot() {
     }
 }
 
-/// The upstream replies only after the whole body, so when the body stalls, the driver can reply with the reason.
 #[tokio::test]
 async fn a_stalled_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
@@ -230,7 +224,6 @@ async fn a_body_that_arrives_too_slowly_ends_the_request_with_a_reason() {
     write(&mut stream, &head).await;
     let (mut reading, mut writing) = stream.split();
     let dripping = async {
-        // The client sends single bytes until the driver disconnects it.
         while writing.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -264,7 +257,6 @@ async fn a_stalled_body_over_http2_ends_the_request_with_a_reason() {
     let mut stalled = request("PUT", APPLICATIONS, Body::from_stream(body));
     *stalled.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(stalled)).await.unwrap().status(), 408);
-    // Other requests on the same connection still succeed.
     let mut whole = request("PUT", APPLICATIONS, application("good"));
     *whole.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(whole)).await.unwrap().status(), 200);
@@ -313,7 +305,6 @@ async fn a_reply_that_the_client_does_not_read_is_aborted() {
             soon(sender.send_request(asking)).await.unwrap()
         };
         assert_eq!(response.status(), 200);
-        // The client does not read the reply, but the driver frees the only slot after a timeout.
         let freed = async {
             loop {
                 let again = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
@@ -331,7 +322,6 @@ async fn a_reply_that_the_client_does_not_read_is_aborted() {
     }
 }
 
-/// Starts an upstream that sends an event for each message from the test.
 async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
     let (sender, _) = tokio::sync::broadcast::channel::<()>(8);
     let routes = {
@@ -370,7 +360,6 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
         .send(request("GET", "/pods?watch=true", Body::empty()))
         .await;
     assert_eq!(second.status(), 503, "watches have a limit of their own");
-    // A reply that is not a watch is truncated if the upstream sends nothing for longer than the timeout.
     let mut other = driver
         .send(request("GET", "/pods", Body::empty()))
         .await
@@ -393,7 +382,6 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
     }
 }
 
-/// Starts an upstream that switches protocols and sends back the bytes that it receives.
 pub(crate) async fn switching() -> SocketAddr {
     let routes = Router::new().fallback(async |mut request: Request<Body>| {
         if !request.headers().contains_key("upgrade") {
@@ -473,7 +461,6 @@ async fn connections_of_one_client_do_not_lock_out_another() {
     assert_eq!(rest(&mut refused).await, "", "it has its share");
     let reply = ask(connect_from(OTHER, driver.address).await, "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-    // All connections that were opened within the limit are served.
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
     let again = async {
@@ -501,7 +488,6 @@ async fn thousands_of_idle_connections_stay_usable() {
         open.push(driver.connect().await);
     }
     assert_eq!(driver.post(application("good")).await.0, 200);
-    // All connections are served.
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
 }

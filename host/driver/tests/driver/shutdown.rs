@@ -7,8 +7,6 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::harness::*;
 
-/// Starts a driver and sends it a request that the upstream does not answer yet. Also returns a handle that lets the
-/// upstream answer.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<RunningDriver>, Flight) {
     let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
@@ -25,7 +23,6 @@ struct Flight {
     reply: tokio::task::JoinHandle<String>,
 }
 
-/// Sends a request; returns everything that is received until the driver closes the connection.
 async fn client_reply(driver: &RunningDriver) -> String {
     let mut stream = driver.connect().await;
     let body = application("good");

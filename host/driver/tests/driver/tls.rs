@@ -27,7 +27,6 @@ use crate::harness::{
 };
 use crate::{log::TestLog, places::switching};
 
-/// A certificate authority, which writes the certificates that it signs to files.
 pub(crate) struct FileAuthority {
     directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -193,7 +192,6 @@ async fn the_upstream_may_require_tls_and_a_certificate() {
     let authority = FileAuthority::new();
     let server = authority.sign("localhost");
     let client = authority.sign("client");
-    // The inner driver is the upstream of the outer one.
     let inner = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(server, Some(authority.file("ca.pem"))).unwrap())
         .start()
@@ -258,7 +256,6 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     assert!(waited.is_ok(), "{what} does not come");
 }
 
-/// Returns the certificate that the driver presents to a new connection.
 async fn presented_certificate(driver: &RunningDriver, authority: &FileAuthority) -> CertificateDer<'static> {
     let stream = handshake(driver, authority.client(None, b"http/1.1"))
         .await
@@ -271,14 +268,12 @@ fn der(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
 }
 
-/// An open connection, and the kind of its TLS handshake.
 struct OpenConnection {
     sender: http1::SendRequest<Body>,
     kind: Option<HandshakeKind>,
 }
 
 impl OpenConnection {
-    /// Connects with TLS; returns `None` if the driver refuses the client.
     async fn new(driver: &RunningDriver, config: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from("localhost").unwrap();
         let connecting = TlsConnector::from(config).connect(name, driver.connect().await);
@@ -301,7 +296,6 @@ impl OpenConnection {
     }
 }
 
-/// A function that replaces the certificate and key files that the driver reads.
 type Replace = fn(mount: &Path, revision: &str, pair: &Identity);
 
 fn write_in_place(mount: &Path, _: &str, pair: &Identity) {
@@ -318,9 +312,7 @@ fn rename_over(mount: &Path, _: &str, pair: &Identity) {
     }
 }
 
-/// Replaces the files as the kubelet does in a mounted Secret. The new files are written to a new directory, and then
-/// the link `..data` is changed to point to it. The files in the mount are links through `..data`, so all change at
-/// once.
+/// Replaces the files as the kubelet does in a mounted Secret: the link `..data` is changed to a new directory.
 fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     let directory = format!("..{revision}");
     write_in_place(&mount.join(&directory), revision, pair);
@@ -464,7 +456,6 @@ async fn accepted_clients_change_when_the_client_ca_changes() {
 
     let mut before = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
     let again = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
-    // A resumed session presents no certificate, so it must end when its authority is no longer trusted.
     assert_eq!(again.kind, Some(HandshakeKind::Resumed));
     assert!(OpenConnection::new(&driver, coming.clone()).await.is_none());
 
@@ -512,7 +503,6 @@ async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
     let ended = async {
-        // The tunnel ends without further data.
         let mut byte = [0];
         while let Ok(1..) = tunnel.read(&mut byte).await {}
     };

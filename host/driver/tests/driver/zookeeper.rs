@@ -28,7 +28,6 @@ const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 const RESOURCES: &str = "/mesosdriver/v4/cluster/resources";
 const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 
-/// Returns the setup of a driver that discovers schedulers in this ensemble.
 fn discovering(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
         bcs.upstream_kind = UpstreamKind::Scheduler;
@@ -41,7 +40,6 @@ fn discovering(server: &str) -> Setup {
     setup
 }
 
-/// Registers an address in ZooKeeper in the way a scheduler does.
 fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> HeldRegistration {
     let info = ServerInfo {
         ip: address.ip().to_string(),
@@ -56,13 +54,11 @@ fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> HeldRegistration {
     })
 }
 
-/// Starts a scheduler that replies with its name.
 async fn scheduler(name: &'static str) -> SocketAddr {
     let reply = json!({"result": true, "code": 0, "message": "success", "data": name}).to_string();
     serve(Router::new().fallback(async move || reply)).await
 }
 
-/// Sends a request through the driver to the scheduler; returns code, message and data of the reply.
 async fn ask(driver: &RunningDriver) -> (u64, String, Value) {
     let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
     assert_eq!(status, 200, "{body}");
@@ -71,7 +67,6 @@ async fn ask(driver: &RunningDriver) -> (u64, String, Value) {
     (body["code"].as_u64().unwrap(), message, body["data"].clone())
 }
 
-/// Returns the reply to `/healthz`, which must have the form of bcs-mesos-driver's reply.
 async fn health(driver: &RunningDriver) -> String {
     let (status, body) = driver.ask("/healthz").await;
     assert_eq!(status, 200, "{body}");
@@ -144,7 +139,6 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     assert_eq!(shown["zookeeper"][0]["servers"], server.address());
     assert_eq!(shown["registrations"], json!([]));
 
-    // When ZooKeeper has stopped, the driver keeps the schedulers that it found last.
     drop((members, zookeeper));
     let server = tokio::task::spawn_blocking(move || {
         let mut server = server;
@@ -241,7 +235,6 @@ async fn a_driver_is_registered_while_it_serves() {
     })
     .await;
 
-    // After the stop signal, no client can discover the driver, but a request in flight is answered.
     let address = driver.address;
     let in_flight = tokio::spawn(send(address, request("GET", RESOURCES, "")));
     soon(arrivals.recv()).await.unwrap();
@@ -251,7 +244,6 @@ async fn a_driver_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The simulated scheduler's reply, `done`, reaches the client although the driver is stopping.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, ShutdownResult::Cleanly);

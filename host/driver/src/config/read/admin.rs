@@ -31,7 +31,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // A mistake in `tls` was reported. The lack of TLS for tokens results from it, so it is not reported.
+        // The mistake in `tls` was already reported.
         (None, Some(_)) => return None,
         (None, None) => {}
     }
@@ -48,7 +48,6 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
     node.json().get(name).is_some_and(|value| !value.is_null())
 }
 
-/// Reads a list whose entries have names that differ; returns `None` if any entry is invalid.
 fn named_list<T>(
     read: impl Fn(&Node<'_>) -> Option<T>,
     name: impl Fn(&T) -> &str,

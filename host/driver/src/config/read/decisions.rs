@@ -11,7 +11,6 @@ use super::{GIB, HOUR, KIB, MIB, SectionContext, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The maximum number of decisions that the configuration may keep in memory.
 const MAX_COUNT: usize = 10_000_000;
 
 const MAX_TOKEN_BYTES: u64 = 16 * KIB;
@@ -88,7 +87,6 @@ fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
     }
 }
 
-/// Reads `events`, which requires that a Kubernetes cluster is configured.
 fn events(node: &Node<'_>, sections: SectionContext<'_>) -> Option<bool> {
     let is_on = node.boolean()?;
     if is_on {
@@ -111,7 +109,6 @@ fn http(node: &Node<'_>) -> Option<HttpConfig> {
     })
 }
 
-/// Reports a mistake if the token would be sent over the network without TLS.
 fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>) {
     let Some((token, url)) = fields.optional("tokenFile").zip(url) else {
         return;

@@ -5,7 +5,6 @@ use http::uri::PathAndQuery;
 use super::outbound::header;
 use crate::{FrontConfig, config::ListConfig, fronts::method};
 
-/// A list, and its node in the configuration file, at which later checks report mistakes of the list.
 pub(crate) type ListNode<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
@@ -35,7 +34,6 @@ pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
     Some((ListConfig { route, headers }, node.clone()))
 }
 
-/// Checks for each list that the request in its configuration would create an object according to the dialect.
 pub(crate) fn checked_lists(lists: Vec<ListNode<'_>>, front: &dyn FrontConfig) -> Option<Vec<ListConfig>> {
     let dialect = front.dialect()?;
     let headers = front.headers();

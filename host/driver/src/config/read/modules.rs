@@ -45,7 +45,6 @@ fn proxy(text: &str) -> Result<Url, String> {
         .ok_or_else(|| format!("{text:?} is not a valid proxy: write its URL, http://proxy.example.com:3128"))
 }
 
-/// Parses the host and port of a registry, in the form in which references to modules contain them.
 fn registry(text: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://{text}/")).ok();
     // A path, query or user in the URL would be ignored, so a URL that has one is refused.

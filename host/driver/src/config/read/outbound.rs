@@ -11,8 +11,7 @@ use http::HeaderName;
 
 use super::{GIB, KIB, ports::pem_file};
 
-/// Reads the settings for HTTP requests by plugins, and the grants for Kyverno policies. The grants are in this section
-/// because a Kyverno policy cannot contain any.
+/// Reads the settings for HTTP requests by plugins, and the grants for Kyverno policies.
 pub(super) fn plugin_http(node: &Node<'_>) -> Option<(OutboundConfig, Vec<HttpGrant>)> {
     let mut fields = node.object()?;
     let default = OutboundConfig::default();

@@ -28,7 +28,6 @@ pub(super) fn listen(node: &Node<'_>) -> Option<ListenConfig> {
     })
 }
 
-/// Reads the certificate and `clientCa` of a port. `load` decides whether clients must present a certificate.
 pub(super) fn server_tls(
     load: fn(Identity, Option<PathBuf>) -> Result<ServerTls, TlsError>,
 ) -> impl Fn(&Node<'_>) -> Option<ServerTls> {
@@ -46,8 +45,7 @@ pub(super) fn server_tls(
     }
 }
 
-/// Reads a field that contains the path of a PEM file. The file is parsed, so that an invalid file is reported at the
-/// field. Whether certificate and key match is checked later.
+/// Reads a field that contains the path of a PEM file, and checks that the file can be parsed.
 pub(super) fn pem_file<T>(read: fn(&Path) -> Result<T, TlsError>) -> impl Fn(&Node<'_>) -> Option<PathBuf> {
     readers::file_with(move |path| read(path).map(|_| path.to_owned()))
 }

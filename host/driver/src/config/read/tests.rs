@@ -482,7 +482,6 @@ fn requests_match_the_configured_routes() {
             "{change}: {mistakes:?}"
         );
     }
-    // Unknown methods are accepted, unless they look like a misspelling of a known method.
     for (method, expected) in [
         ("PUTT", Some("\"PUTT\" is not a known method: did you mean PUT?")),
         (
@@ -525,10 +524,8 @@ fn a_definition_in_place_of_a_configuration_is_reported_as_one_mistake() {
     assert_eq!(mistakes.unwrap_err(), [expected]);
 }
 
-/// The addresses are compared after arguments have replaced some, because the file alone may contain a conflict.
 #[test]
 fn a_driver_cannot_use_an_address_twice() {
-    // (address for clients, address of the admin port, upstream, expected mistake)
     for (listen, admin, upstream, expected) in [
         ("127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:8081", None),
         ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:8081", None),

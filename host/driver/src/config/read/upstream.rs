@@ -15,7 +15,6 @@ use super::{
 
 type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<ListNode<'a>>);
 
-/// Reads the section `upstream` for a front end that requires it.
 pub(crate) fn upstream_section<'a>(
     fields: &mut Fields<'a>,
     sections: SectionContext<'_>,
@@ -51,7 +50,7 @@ fn upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<Upstrea
     Some((servers?, config?, lists))
 }
 
-/// Reads the settings for connections to servers. They are fields of the section that names the servers.
+/// Reads the settings for connections to servers.
 pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities);
     let (connect, response) = (
@@ -69,8 +68,7 @@ pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Optio
     })
 }
 
-/// Reads a client's `tls`. By default, the client trusts the system's certificate authorities. If the system has none,
-/// that is a mistake only with `needs_authorities`.
+/// Reads a client's `tls`. By default, the client trusts the system's certificate authorities.
 pub(crate) fn client_tls(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<ClientTls> {
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node);

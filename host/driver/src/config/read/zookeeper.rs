@@ -8,7 +8,6 @@ use admittance_watch::file::{self, SecretError};
 
 /// The session timeouts that the configuration may contain. The servers of an ensemble restrict them further.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// The maximum size of a password file, in bytes.
 const LONGEST_PASSWORD: usize = 4096;
 
 /// The ZooKeeper ensembles that have a section in the configuration file. An invalid section counts too.
@@ -41,7 +40,6 @@ impl ConfiguredEnsembles {
         }
     }
 
-    /// Reports a mistake at `node` if no ZooKeeper ensemble is configured, because the node needs one.
     pub(crate) fn need_any(self, node: &Node<'_>) {
         if !self.any {
             node.wrong(
@@ -99,7 +97,6 @@ fn digest(node: &Node<'_>) -> Option<ZooKeeperDigest> {
     Some(ZooKeeperDigest::new(user?, password?))
 }
 
-/// Parses the user name for an ensemble. It must not contain a colon, which separates it from the password.
 fn user(text: &str) -> Result<String, String> {
     if text.contains(':') {
         Err(format!("{text:?} is not a valid user: a name has no colon"))

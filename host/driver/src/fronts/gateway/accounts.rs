@@ -10,7 +10,7 @@ use admittance_net::tls;
 
 use crate::config::read::zookeeper::password;
 
-/// The allowed lifetimes of a register token, within which it must reach the person who installs the agent.
+/// The allowed lifetimes of a register token.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -101,13 +101,11 @@ fn mysql(node: &Node<'_>) -> Option<MySqlConfig> {
     })
 }
 
-/// Checks that the file at this path contains certificates, and returns the path.
 fn authorities(path: &Path) -> Result<PathBuf, String> {
     tls::certificates(path).map_err(|error| error.to_string())?;
     Ok(path.to_owned())
 }
 
-/// Parses a database server: a host with an optional port. The default port is MySQL's.
 fn server(text: &str) -> Result<(String, u16), String> {
     let wrong =
         || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");

@@ -93,7 +93,6 @@ fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     })
 }
 
-/// Reads the clusters behind a gateway. Invalid clusters are reported and left out.
 fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<UpstreamServer>>> {
     let mut clusters = BTreeMap::new();
     for (id, node) in node.map()? {
@@ -152,7 +151,6 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     })
 }
 
-/// Checks that the file at this path contains a token and is not world-readable, and returns the path.
 fn token_file(path: &Path) -> Result<PathBuf, String> {
     const MOST: u64 = 4096;
     let name = path.display();

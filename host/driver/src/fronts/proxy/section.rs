@@ -11,7 +11,6 @@ use crate::config::read::outbound::header;
 pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let before = node.mistake_count();
     let mut fields = node.object()?;
-    // These spellings of keys apply to all routes.
     let spellings = fields.get_or_default("spellings", spellings);
     let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
@@ -40,7 +39,6 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     }
 }
 
-/// Reads a route. Also returns the route's node, so that later checks can report mistakes there.
 fn route<'a>(node: &Node<'a>) -> Option<(RestRoute, Node<'a>)> {
     let mut fields = node.object()?;
     let methods = fields.get_required("method", METHODS, methods);
@@ -75,8 +73,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(RestRoute, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads `spellings`, the keys whose spelling is normalized before chains look at a body. An entry is a JSON Pointer to
-/// a key, or several keys of the same objects.
+/// Reads `spellings`: JSON Pointers to keys whose spelling is normalized before chains look at a body.
 fn spellings(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }
@@ -99,7 +96,6 @@ fn spelling(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     Some(places.iter().flat_map(under).collect())
 }
 
-/// Reads the request with which the proxy fetches an object from the upstream as it is stored there.
 fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     let mut fields = node.object()?;
     let path = fields.get_optional("path", readers::text);
@@ -115,8 +111,7 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     })
 }
 
-/// Reads the name of a header to copy from the client's request to the request for the stored object. Headers that
-/// select another version or a part of the object are refused.
+/// Headers that select another version or a part of the object are refused.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]
@@ -153,7 +148,7 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     Ok(method)
 }
 
-/// The methods of HTTP, and methods of its extensions, which would otherwise look like misspellings of HTTP's.
+/// The methods of HTTP and its extensions.
 const KNOWN_METHODS: [&str; 24] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
     "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",

@@ -12,7 +12,6 @@ use crate::config::{SectionContext, namespace, read::HOUR};
 /// The maximum validity of the certificates that the replicas issue for themselves, in days.
 const MAX_DAYS: u16 = 3650;
 
-/// The intervals between audits that the configuration may contain.
 const AUDIT_INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn reviews(node: &Node<'_>, sections: SectionContext<'_>) -> Option<ReviewsConfig> {
@@ -97,7 +96,6 @@ fn own_certificate(node: &Node<'_>) -> Option<OwnCertificate> {
     })
 }
 
-/// Parses the name and namespace of a Service, `NAME.NAMESPACE`.
 fn service_of(text: &str) -> Result<(String, String), String> {
     match text.split_once('.') {
         Some((name, namespace)) if is_dns_label(name) && is_dns_label(namespace) => {

@@ -19,9 +19,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::config::TracingConfig;
 
-/// The maximum number of bytes that are read of the collector's reply.
 const REPLY_LIMIT: usize = 64 << 10;
-/// The maximum size of a configured header's value, in bytes.
 const HEADER_LIMIT: usize = 8 << 10;
 
 #[derive(Debug)]
@@ -31,7 +29,6 @@ pub(super) struct CollectorClient {
     runtime: Handle,
     headers: Vec<(HeaderName, PathBuf)>,
     timeout: Duration,
-    /// Whether the last request to the collector failed.
     is_failing: AtomicBool,
 }
 

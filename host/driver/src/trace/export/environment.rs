@@ -111,7 +111,6 @@ fn wrong(variable: &'static str, reason: String) -> TracesError {
 mod tests {
     use super::*;
 
-    /// Returns the endpoint, protocol and timeout in these environment variables, or the error.
     fn completed(
         variables: &[(&str, &str)],
     ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {

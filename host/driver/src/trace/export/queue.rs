@@ -43,8 +43,7 @@ impl SpanQueue {
     }
 }
 
-/// Passes spans to the batch processor. Spans that exceed the limit are dropped and counted here, because the processor
-/// would not count the spans that it drops.
+/// Passes spans to the batch processor. Spans that exceed the limit are dropped and counted here.
 #[derive(Debug)]
 pub(super) struct QueuedSpans {
     processor: BatchSpanProcessor,

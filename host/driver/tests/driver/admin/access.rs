@@ -46,7 +46,6 @@ fn everywhere() -> SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
-/// Sends a request with these headers to the admin port; returns the status and body of the reply.
 async fn reply(driver: &RunningDriver, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -75,8 +74,7 @@ impl AdminPortAccess {
     }
 }
 
-/// Readers do not see the values that definitions grant to plugins, because these values may be secrets. Users who may
-/// change definitions see them.
+/// Readers do not see the values that definitions grant to plugins, because these values may be secrets.
 #[tokio::test]
 async fn readers_do_not_see_granted_values() {
     let directory = tempfile::tempdir().unwrap();
@@ -145,7 +143,7 @@ async fn each_role_may_use_only_its_routes() {
             AdminPortAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
-                // The status 400 shows that access is allowed, because it refuses the request's content.
+                // Access is allowed; only the content is invalid.
                 (requests, &[], 400, "seconds"),
                 (rollback, &[], 400, "body"),
                 (status, &[("origin", "https://example.com")], 403, "web pages"),
@@ -155,9 +153,7 @@ async fn each_role_may_use_only_its_routes() {
                 (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
                 (status, &[("host", "localhost:1")], 200, ""),
                 (status, &[("host", "[::1]")], 200, ""),
-                // No tokens are configured, so the token of a client is ignored.
                 (status, &[("authorization", "Bearer x")], 200, ""),
-                // Probes are answered whatever the headers are, because they are not part of the API.
                 (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),
                 (("GET", "/readyz"), &[("host", "example.com")], 200, "ready"),
                 (("GET", "/v1"), &[], 404, "/v1/openapi.json"),
@@ -254,7 +250,7 @@ async fn every_route_requires_its_documented_role() {
             let method = method.to_uppercase();
             let mut path = path.replace(['{', '}'], "");
             if path.ends_with("/events") {
-                // The route is a stream of events. The invalid query makes it end immediately.
+                // The invalid query makes this stream of events end immediately.
                 path += "?verdict=none";
             }
             let of_nobody = reply(&driver, &method, &path, &[]).await.0;
@@ -318,7 +314,6 @@ async fn a_token_file_is_reloaded_when_it_changes() {
     until("no file", async || statuses().await == [401, 401]).await;
 }
 
-/// Sends a request over TLS; returns `None` if the connection is refused.
 async fn reply_over_tls(
     driver: &RunningDriver,
     config: ClientConfig,
@@ -445,7 +440,6 @@ async fn certificates_identify_clients_of_the_admin_port() {
             Some(403),
             "token board",
         ),
-        // The console identifies a user by the certificate if there is one.
         (
             by_certificate,
             Some(&ops),

@@ -62,7 +62,6 @@ struct BlockingNamespaces {
 impl NamespaceSource for BlockingNamespaces {
     async fn labels(&self, _: &str) -> Result<Labels, NamespaceLookupError> {
         self.is_held.store(true, Ordering::SeqCst);
-        // The lookup ends when the test drops the sender.
         let released = self.release.lock().unwrap().recv_timeout(Duration::from_secs(20));
         let is_over = released == Err(RecvTimeoutError::Timeout);
         self.gave_up.fetch_or(is_over, Ordering::SeqCst);
@@ -186,7 +185,6 @@ async fn one_token_cannot_take_all_streams_of_decisions() {
     };
     assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
     assert_eq!(follow(ADMIN).await.status(), 200);
-    // When a client disconnects, its slot is free for another client.
     streams.pop();
     until("room for one more", async || follow(READER).await.status() == 200).await;
 }
@@ -206,7 +204,6 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
         let (found, reply) = driver.ask(path).await;
         assert!(found == status && reply.contains(part), "{path}: {found} {reply}");
     }
-    // A connection that exceeds the limit gets one reply, and is then closed.
     let mut stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
     write(&mut stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(rest(&mut stream).await.contains("connection: close"));
@@ -217,7 +214,6 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
     .await;
 }
 
-/// Clients choose uids, so many requests may share one. Their decisions are listed in pages, the newest first.
 #[tokio::test]
 async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
@@ -316,7 +312,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Not read: event streams, because they do not end, and routes whose replies contain nothing of requests.
+        // Event streams do not end.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{harness::application, tls::until};
 
-/// A chain with a plugin that allows everything, and a candidate that denies everything.
 const CHAIN: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:

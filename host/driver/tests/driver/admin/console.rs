@@ -76,7 +76,6 @@ async fn sent(
 
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-/// Signs in; returns the cookie of the new session, in the form in which a browser sends it.
 async fn session(driver: &RunningDriver, token: &str) -> String {
     let form = format!("token={token}&next=%2Fhealth");
     let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
@@ -131,7 +130,6 @@ async fn every_reply_has_security_headers() {
             );
         }
     }
-    // Clients that are not browsers get JSON for an unknown path.
     let (status, body) = driver.call("GET", "/nothing", "").await;
     assert_eq!(
         (
@@ -193,14 +191,12 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     let page = sent(&driver, "/health", &[("cookie", &reader)], None).await;
     assert_eq!(page.status, 200);
     assert!(page.body.contains("token board, Read"), "{}", page.body);
-    // The API does not accept the console's cookie.
     assert_eq!(
         sent(&driver, "/v1/status", &[("cookie", &admin)], None)
             .await
             .status,
         401
     );
-    // The console does not accept a cookie with an unknown session.
     let unknown = sent(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
     assert_eq!(unknown.status, 401);
     assert!(
@@ -226,7 +222,6 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     );
 }
 
-/// Browsers send a request's origin in headers, which decide whether a page is shown or a form is accepted.
 #[tokio::test]
 async fn pages_of_other_sites_cannot_use_the_console() {
     let driver = guarded().await;
@@ -284,15 +279,13 @@ async fn pages_of_other_sites_cannot_use_the_console() {
             "{headers:?}"
         );
     }
-    // A form without a key, or with the key of another session, is refused.
     let other = session(&driver, ADMIN).await;
     for form in [&*form, "", "form_key="] {
         let reply = sent(&driver, "/sign-out", &[OWN, ("cookie", &other)], Some(form)).await;
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
-    // A link from another site arrives without the cookie. The reply is a page that requests the same address again,
-    // which makes the browser send the cookie.
+    // The reply is a page that requests the same address again, which makes the browser send the cookie.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::harness::{RunningDriver, Setup, application, echo, soon};
 
-/// Reads the lines of a recording until it ends.
 async fn lines(body: Incoming) -> Vec<Value> {
     let bytes = soon(body.collect()).await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -65,7 +64,6 @@ async fn the_number_of_simultaneous_recordings_is_limited() {
     }
     let (status, reply) = driver.call("GET", "/v1/requests", "").await;
     assert_eq!(status, 503, "{reply}");
-    // When a client disconnects, a new recording can begin in its place.
     open.pop();
     crate::tls::until("room for one more", async || {
         begin(&driver, "").await.status() == 200

@@ -36,7 +36,6 @@ pub(super) async fn driver(directory: &Path) -> RunningDriver {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
-/// Sends a request to the admin port, which must succeed, and parses the reply.
 pub(super) async fn good<T: serde::de::DeserializeOwned>(
     driver: &RunningDriver,
     method: &str,
@@ -55,7 +54,6 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let files = || fs::read_dir(directory.path().join("chains")).unwrap().count();
     let status = async || good::<Status>(&driver, "GET", "/v1/status", "").await;
 
-    // A dry run reports what would change, but changes nothing.
     let applied: Applied = good(&driver, "POST", "/v1/definitions?dryRun=true", chain("pods", "a")).await;
     assert!(applied.dry_run);
     assert_eq!(applied.definitions[0].id, "AdmissionChain/pods");
@@ -70,7 +68,6 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     assert_eq!(live.by.as_deref(), Some("loopback"));
     assert!(files() > 0);
 
-    // A definition that exists is changed by applying it again, here as JSON.
     let json = json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -103,7 +100,6 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let candidates: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
     assert!(candidates.candidates.is_empty());
 
-    // The history contains the revisions before the live one.
     let history: RevisionList = good(&driver, "GET", "/v1/history", "").await;
     let numbers: Vec<_> = history
         .revisions
@@ -116,7 +112,6 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let diff: Comparison = good(&driver, "GET", "/v1/diff?from=2&to=3", "").await;
     assert!(diff.text.contains("https://127.0.0.1:1/b"), "{diff:?}");
 
-    // A rollback makes an earlier revision live again.
     let back: Revision = good(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
     assert_eq!((back.number, &back.origin), (4, &Origin::RolledBack { to: 2 }));
     let live = status().await;
@@ -153,7 +148,6 @@ spec:
   stages: [ { name: hook, plugin: { source: \"file:missing.wasm\" } } ]
 ";
     let large = "#".repeat(8 * 1024 * 1024 + 1);
-    // (method, path, content type, body, expected status, part of the expected reply)
     for (method, path, media_type, body, expected, part) in [
         (
             "POST",
@@ -328,7 +322,6 @@ spec:
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
-/// Invalid files leave the live table of chains unchanged. Every report of the status gives the reason.
 #[tokio::test]
 async fn reports_explain_why_the_newest_definitions_are_not_live() {
     let directory = TempDir::new().unwrap();
@@ -345,7 +338,6 @@ async fn reports_explain_why_the_newest_definitions_are_not_live() {
             .is_some_and(|mistake| mistake.contains("broken.yaml"))
     })
     .await;
-    // Definitions can be changed although there are invalid files, but the reply contains a warning.
     let (status, reply) = driver.call("POST", "/v1/definitions", chain("more", "a")).await;
     assert_eq!(status, 200, "{reply}");
     assert!(reply["warnings"].to_string().contains("broken.yaml"), "{reply}");
@@ -357,7 +349,6 @@ async fn reports_explain_why_the_newest_definitions_are_not_live() {
     until("its end", async || driver.status().await["problem"].is_null()).await;
 }
 
-/// Without a history, a disabled stage is forgotten when the program ends, and the reply says so.
 #[tokio::test]
 async fn a_stage_can_be_disabled_without_a_history() {
     let directory = TempDir::new().unwrap();
@@ -383,8 +374,7 @@ async fn a_stage_can_be_disabled_without_a_history() {
     );
 }
 
-/// If the history cannot be written, for example on a full disk, a rollback would not survive a restart, so it is
-/// refused.
+/// A rollback that is not in the history would not survive a restart.
 #[tokio::test]
 async fn a_rollback_that_cannot_be_recorded_is_refused() {
     let directory = TempDir::new().unwrap();

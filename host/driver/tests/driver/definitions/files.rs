@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::{Setup, echo};
 
-/// A definition in a file with comments, as a person would write it.
 const BY_HAND: &str = "# Sidecars, as agreed.
 kind: AdmissionWebhook
 metadata: { namespace: defaultGroup, name: sidecars }
@@ -15,7 +14,6 @@ admissionWebhooks:
   - { name: hook, clientConfig: { url: 'https://a.example' } }
 ";
 
-/// A native chain that is in one file with a BCS definition.
 const NATIVE_CHAIN: &str = "# The chain of the pods.
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -30,7 +28,6 @@ resourcesRef: { operation: Update, kind: Application }
 admissionWebhooks: []
 ";
 
-/// A definition in a file, in the form of a Kubernetes resource.
 const RESOURCE: &str = "apiVersion: bkbcs.tencent.com/v2
 kind: AdmissionWebhookConfiguration
 metadata: { namespace: bkbcs, name: images }
@@ -88,7 +85,6 @@ async fn definitions_written_by_hand_can_be_changed() {
         ]
     );
 
-    // An update leaves a definition in its file, in the form that it has there.
     let update = |name: &str, fields: Value| {
         let mut body = all
             .as_array()
@@ -166,7 +162,6 @@ async fn definitions_written_by_hand_can_be_changed() {
         assert_eq!(code, 1_405_200);
         assert!(message.contains(why) && message.contains(file), "{message}");
     }
-    // A definition cannot be created if its name is in use, whatever form the existing definition has.
     for name in ["images", "listed", "shared", "sidecars"] {
         let (_, answer) = driver.define("POST", ROUTE, update(name, json!({}))).await;
         assert_eq!(refusal(&answer).0, 1_405_201, "{name}");

@@ -11,7 +11,6 @@ use crate::{
     harness::{Setup, application, echo, request, serve, text},
 };
 
-/// Starts a webhook that marks each object that it gets.
 async fn hook() -> String {
     let routes = Router::new().route(
         "/mark",
@@ -67,7 +66,6 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
-        // The reply contains all fields of a definition, in the order in which newer versions of BCS write them.
         let found = driver.data("GET", &one).await;
         let created = found["metadata"]["creationTimestamp"].clone();
         let mut expected = documented();
@@ -87,7 +85,6 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(found.to_string(), expected.to_string());
         assert!(created.as_str().unwrap().starts_with("20"), "{created}");
 
-        // An update does not change the definition's metadata and version.
         let mut update = documented();
         update["apiVersion"] = json!("v5");
         update["metadata"]["labels"] = json!({"a": "b"});
@@ -100,7 +97,6 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.data("GET", &one).await, expected);
         assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([expected]));
 
-        // A definition can be written back exactly as it was read.
         assert_eq!(driver.define("PUT", route, expected.to_string()).await, done);
         assert_eq!(driver.data("GET", &one).await, expected);
 
@@ -129,14 +125,12 @@ async fn a_change_is_live_before_its_reply_is_sent() {
     assert!(!marked().await);
     assert_eq!(driver.define("PUT", ROUTE, body.clone()).await.1, DONE);
     assert!(marked().await);
-    // A definition without webhooks becomes a chain without stages.
     let mut empty: Value = serde_json::from_str(&body).unwrap();
     empty["admissionWebhooks"] = json!([]);
     assert_eq!(driver.define("PUT", ROUTE, empty.to_string()).await.1, DONE);
     assert!(!marked().await);
 }
 
-/// Changes to definitions do not go through the chains, not even through a chain that refuses everything.
 #[tokio::test]
 async fn no_chain_can_refuse_a_change_of_definitions() {
     let directory = TempDir::new().unwrap();

@@ -121,7 +121,6 @@ async fn invalid_definitions_are_refused() {
             1_405_202,
             "admission not exist: there is no other/there".to_owned(),
         ),
-        // A new definition whose name exists is refused before its content is checked.
         (
             "POST",
             ROUTE,
@@ -283,7 +282,6 @@ async fn invalid_definitions_are_refused() {
                 "{PARAMETERS}admissionWebhooks[0].clientConfig.path: the path \"p\" does not begin with `/`"
             ),
         ),
-        // All mistakes of a definition are reported in one reply.
         (
             "POST",
             ROUTE,
@@ -298,7 +296,6 @@ async fn invalid_definitions_are_refused() {
                 admissionWebhooks[1].failurePolicy: \"Open\" is not a valid failure policy; write Fail or Ignore"
             ),
         ),
-        // A second definition for the same operation and kind is refused.
         (
             "POST",
             ROUTE,
@@ -309,7 +306,6 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // The new content of an update is checked as that of a new definition is.
         (
             "PUT",
             ROUTE,

@@ -18,8 +18,7 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal};
 use crate::harness::{RunningDriver, Setup, echo};
 
-/// A write that another program makes right before the driver's next commit: the file, and its new text or `None` to
-/// remove it.
+/// A write that another program makes right before the driver's next commit; without text, it removes the file.
 type RivalWrite = (PathBuf, Option<String>);
 
 /// A file store in which other programs change files right before commits. It can become unavailable.
@@ -44,7 +43,6 @@ impl ContestedStore {
         }))
     }
 
-    /// Makes one of these writes of another program before each of the next commits.
     fn contest(&self, mut rivals: Vec<RivalWrite>) {
         rivals.reverse();
         *self.0.rivals.lock().unwrap() = rivals;
@@ -87,7 +85,6 @@ impl DefinitionStore for ContestedStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         self.check()?;
         let files = self.0.files.read().await?.into_iter();
-        // The files stand for entries of a store to which several programs may write.
         let entry = |file: DefinitionFile| DefinitionFile::entry(file.path, file.text, None);
         Ok(files.map(entry).collect())
     }
@@ -119,7 +116,6 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         let found = driver.data("GET", &one).await;
         found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
     };
-    // Another driver creates the definition right before this driver does.
     let id = DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
@@ -130,8 +126,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    // Another program changes the definition right before the update. The update then applies to the changed
-    // definition, and keeps its metadata.
+    // The update applies to the changed definition, and keeps its metadata.
     let labelled =
         at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
@@ -143,7 +138,6 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
     assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
 
-    // Another program deletes the definition right before it is updated, and then right before it is deleted.
     let before = fs::read_to_string(&file).unwrap();
     store.contest(vec![(file.clone(), None)]);
     let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
@@ -153,7 +147,6 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     let (_, answer) = driver.define("DELETE", &one, "").await;
     assert_eq!(refusal(&answer).0, 1_405_202);
 
-    // Another program changes the definition before each attempt of the driver.
     fs::write(&file, at("https://theirs.example")).unwrap();
     let theirs = |number: usize| {
         (
@@ -169,7 +162,6 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    // Another program changes the definition before each attempt but the last, which therefore succeeds.
     store.contest((5..9).map(theirs).collect());
     assert_eq!(
         driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
@@ -178,8 +170,6 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
 }
 
-/// While the store is unavailable, changes are refused with the reason, and the live table of chains stays as it was.
-/// Afterwards, changes succeed again.
 #[tokio::test]
 async fn changes_are_refused_while_the_store_is_unavailable() {
     let directory = TempDir::new().unwrap();
@@ -230,8 +220,6 @@ async fn a_missing_directory_does_not_remove_its_definitions() {
     assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
 }
 
-/// Without a writable store, existing definitions are read. A new definition is refused, with a message that names the
-/// missing setting.
 #[tokio::test]
 async fn a_change_is_refused_without_a_writable_store() {
     let directory = TempDir::new().unwrap();
@@ -240,7 +228,6 @@ async fn a_change_is_refused_without_a_writable_store() {
     fs::write(&file, there).unwrap();
     let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(DriverFiles(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
-    // (places of definitions, history directory, part of the expected message)
     for (places, history, expected) in [
         (file(), None, "name a history directory that can be written"),
         (file(), history("one"), "add a directory to `definitions`"),

@@ -4,13 +4,11 @@ use tempfile::TempDir;
 use super::{PREFIX, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::request;
 
-/// A request whose head is invalid is refused before its body is read, with the status that clients expect.
 #[tokio::test]
 async fn invalid_requests_are_refused_without_reading_them() {
     let directory = TempDir::new().unwrap();
     let driver = driver(&directory).await;
     let body = || definition("new", "https://h.example").to_string();
-    // (method, headers, body, expected status, code and message)
     for (method, headers, body, expected, code, message) in [
         (
             "POST",

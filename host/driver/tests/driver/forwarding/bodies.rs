@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Returns a body that consists of the chunks that the test sends to a channel.
 fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
     Body::from_stream(stream::unfold(receiver, async |mut receiver| {
         receiver
@@ -34,8 +33,7 @@ async fn bodies_are_streamed_both_ways_if_no_chain_needs_them() {
     });
     let setup = Setup::new(&[serve(routes).await]).limits(|limits| limits.body = 1024);
     let driver = in_front_of_schedulers(setup).start().await;
-    // Each chunk is sent only after the scheduler has received the previous one, so the test would hang if the driver
-    // waited for the whole body.
+    // The test would hang if the driver waited for the whole body.
     let (sender, receiver) = mpsc::channel(1);
     let path = below("/agentsettings/taint");
     let sending = tokio::spawn({
@@ -95,7 +93,6 @@ async fn bodies_that_the_driver_reads_have_limits() {
     }
     assert!(scene.received().is_empty());
 
-    // A body that the driver streams without reading it has no size limit.
     let (received, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
     assert_eq!((received.unwrap().body.len(), status), (9999, 200));
 }
@@ -177,7 +174,6 @@ async fn a_body_that_its_route_ignores_is_discarded() {
             if last { "connection: close\r\n" } else { "" },
         );
         write(&mut stream, &head).await;
-        // After the reply, the client sends its next request on the same connection.
         let reply = until(&mut stream, SUCCESS).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         let [received] = &scene.received()[..] else {

@@ -11,7 +11,6 @@ use hyper_util::rt::TokioIo;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Makes a driver expect the consoles of all hosts at the port of this address.
 fn with_consoles(
     at: SocketAddr,
     change: impl FnOnce(&mut ConsoleConfig) + 'static,
@@ -24,7 +23,6 @@ fn with_consoles(
     }
 }
 
-/// Starts a console that replies with the received request line, some headers, and the body.
 async fn reporting_upstream() -> SocketAddr {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let (head, body) = request.into_parts();
@@ -105,7 +103,6 @@ async fn a_websocket_becomes_a_tunnel() {
                 let mut stream = TokioIo::new(upgrade.await.unwrap());
                 let line = until(&mut stream, "\n").await;
                 write(&mut stream, &line.to_uppercase()).await;
-                // The console keeps the tunnel open until the driver closes it.
                 rest(&mut stream).await;
             });
             Response::builder()
@@ -134,7 +131,6 @@ async fn a_websocket_becomes_a_tunnel() {
     assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
-    // A driver that stops closes its tunnels.
     scene.driver.shutdown.signal();
     assert_eq!(scene.driver.stopped().await, ShutdownResult::Cut);
     assert_eq!(rest(&mut stream).await, "");

@@ -13,7 +13,6 @@ use crate::harness::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
 
-/// A driver in front of a scheduler and of kube-apiserver.
 struct KubernetesScene {
     scene: SchedulerScene,
     url: String,
@@ -54,7 +53,6 @@ impl KubernetesScene {
         Self::with_switch(url, received, true).await
     }
 
-    /// Starts a driver whose `dialect.bcs.customResources` is `custom_resources`.
     async fn with_switch(
         url: &str,
         received: Arc<Mutex<Vec<RelayedRequest>>>,
@@ -151,7 +149,6 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
         ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
-        // The driver cannot check whether this namespace exists, but forwards the request nevertheless.
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
         ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
@@ -214,8 +211,7 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
     assert_eq!(received.json()["spec"]["versions"][0]["name"], "v2");
 }
 
-/// Custom resources are refused by default, because a cluster that is configured only for labels of namespaces or for
-/// plugins must not be open to all clients.
+/// Otherwise, a cluster that is configured only for labels of namespaces would be open to all clients.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
     let open = KubernetesScene::start(|| json_reply(200, &json!({}))).await;

@@ -51,7 +51,6 @@ async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
 
 #[tokio::test]
 async fn a_scheduler_that_becomes_the_master_gets_the_request() {
-    // `first` is the number of the request with which the scheduler becomes the master.
     for first in [2, 3, 4] {
         let (address, received) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;

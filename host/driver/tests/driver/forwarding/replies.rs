@@ -40,7 +40,7 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
                 .body(Body::from(sent.clone()))
                 .unwrap()
         };
-        // The timeout is short because no scheduler becomes the master, so the driver always waits for it.
+        // No scheduler becomes the master, so the driver waits for this timeout.
         let scene = SchedulerScene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
@@ -123,12 +123,10 @@ async fn a_large_reply_is_streamed() {
             back.extend(frame.into_data().unwrap());
         }
         assert_eq!(back, chunk);
-        // Each chunk is sent only after the client has received the previous one.
         soon(sender.send(chunk.clone())).await.unwrap();
     }
 }
 
-/// Starts a scheduler that replies with this text to one request, and then hangs up if `hangs_up` is true.
 async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();

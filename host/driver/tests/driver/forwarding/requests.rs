@@ -76,7 +76,6 @@ async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
     assert!(received.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
-    // The reply contains the chain's warnings whether the scheduler replied or the driver refused the request.
     let response = scene.driver.send(post(runnable("application", "odd"))).await;
     assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
     let response = scene.driver.send(post(application("odd"))).await;
@@ -115,7 +114,6 @@ async fn refused_requests_do_not_reach_the_scheduler() {
         assert_eq!(got, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
-    // A path outside the API's prefix has no route.
     let outside = Request::get("/healthz").body(Body::empty()).unwrap();
     assert_eq!(text(scene.driver.send(outside).await).await.0, 404);
     let stranger = Request::get(below("/cluster/resources")).body(Body::empty()).unwrap();
@@ -125,8 +123,7 @@ async fn refused_requests_do_not_reach_the_scheduler() {
     assert!(scene.received().is_empty());
 }
 
-/// The replies differ from bcs-mesos-driver's: it replaces invalid UTF-8 as Go's decoder does, and replies in XML, or
-/// with 406, to clients that do not accept JSON.
+/// bcs-mesos-driver replaces invalid UTF-8, and replies in XML or with 406 to clients that do not accept JSON.
 #[tokio::test]
 async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     let scene = SchedulerScene::start().await;
@@ -139,7 +136,6 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     }
     assert!(scene.received().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
-        // A filter refuses the first request, and the handler the second. The scheduler answers the third.
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),
@@ -197,7 +193,6 @@ async fn a_request_ends_when_its_client_hangs_up() {
     let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
     until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
-    // The client has disconnected, so the driver aborts its request to the scheduler.
     let mut rest = Vec::new();
     soon(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());

@@ -10,7 +10,6 @@ use crate::harness::*;
 /// The body that the client sends with a request, and the body that the scheduler receives.
 #[derive(Clone, Copy, Debug)]
 enum SentBody {
-    /// The client sends no body, and the scheduler receives none.
     Nothing,
     /// The driver forwards the body without reading it.
     Raw,

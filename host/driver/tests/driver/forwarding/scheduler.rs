@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// The scheduler's reply to a successful request.
 pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 #[derive(Clone, Debug)]
@@ -26,7 +25,6 @@ impl RelayedRequest {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Returns the headers of the recorded request in their order, without `Host`.
     pub(super) fn header_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .headers
@@ -45,24 +43,20 @@ pub(super) struct SchedulerScene {
 }
 
 impl SchedulerScene {
-    /// Starts a driver whose scheduler replies with success.
     pub(super) async fn start() -> Self {
         Self::answering(|| Response::new(Body::from(SUCCESS))).await
     }
 
-    /// Starts a driver whose scheduler gives this reply.
     pub(super) async fn answering(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
     ) -> Self {
         Self::with(reply, |setup| setup).await
     }
 
-    /// Starts a driver with a changed setup, whose scheduler replies with success.
     pub(super) async fn changed(change: impl FnOnce(Setup) -> Setup) -> Self {
         Self::with(|| Response::new(Body::from(SUCCESS)), change).await
     }
 
-    /// Starts a scheduler that gives this reply, and a driver with this setup in front of it.
     pub(super) async fn with(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
@@ -93,8 +87,7 @@ impl SchedulerScene {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 
-    /// Sends a request. Returns the request that the scheduler received (`None` if it received none), and the status
-    /// and body of the reply.
+    /// Sends a request; returns the request that the scheduler received, and the status and body of the reply.
     pub(super) async fn send(
         &self,
         method: &str,
@@ -112,7 +105,6 @@ impl SchedulerScene {
     }
 }
 
-/// Changes the setup so that its upstream servers are schedulers.
 pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
     setup.bcs(|bcs| bcs.upstream_kind = UpstreamKind::Scheduler)
 }
@@ -121,7 +113,6 @@ pub(super) fn below(path: &str) -> String {
     format!("/mesosdriver/v4{path}")
 }
 
-/// Returns a valid object of this kind with this name, in the namespace `n`.
 pub(super) fn runnable(kind: &str, name: &str) -> String {
     let template = match kind {
         "process" => json!({"processes": [{"procName": "p"}]}),

@@ -14,7 +14,6 @@ use crate::{harness::*, tls::until};
 /// A gateway that stores its users and clusters in a file.
 struct AccountsFileScene {
     gateway: RunningDriver,
-    /// The token of a super user.
     root: String,
     _directory: TempDir,
 }
@@ -56,7 +55,6 @@ impl AccountsFileScene {
         (status, serde_json::from_str(&text).unwrap())
     }
 
-    /// Creates a user; returns a new token for that user.
     async fn with_token(&self, name: &str, super_user: bool) -> String {
         let (status, user) = self
             .admin(
@@ -72,8 +70,7 @@ impl AccountsFileScene {
         token["token"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a request and returns the reply. `authorization` is the value of the header `Authorization`; the header is
-    /// omitted if it is empty.
+    /// If `authorization` is empty, the header is omitted.
     async fn rest(&self, authorization: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = request(method, &format!("/rest/{path}"), body.to_string());
         if !authorization.is_empty() {
@@ -168,7 +165,6 @@ async fn the_management_api_creates_users_tokens_and_clusters() {
         format!("/tunnels/clusters/{identifier}/")
     );
     assert_eq!(format!("Bearer {}", found["user_token"].as_str().unwrap()), alice);
-    // The reply never contains the cluster's credentials.
     let (status, stored) = scene.as_root("GET", &path("credentials"), Value::Null).await;
     assert_eq!((status, &stored["UserToken"]), (200, &json!("")));
     assert_eq!(stored["ServerAddresses"], "https://10.0.0.1:6443");
@@ -239,7 +235,6 @@ async fn only_permitted_users_manage_users_and_clusters() {
         };
         assert!(status == 200 || message.starts_with(beginning), "{message}");
     }
-    // The permission Read is not enough to create a register token.
     let grant = json!({"user": "bob", "permission": "Read"});
     let (status, _) = scene
         .admin("POST", &format!("/v1/clusters/{id}/permissions"), grant)
@@ -342,7 +337,6 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
                 credentials(&json!("guess")),
             )
             .await;
-        // The cluster was not created, so it has no register token.
         assert_eq!((put.0, &put.1["code_name"]), (400, &json!("RTOKEN_NOT_FOUND")));
     }
 }
@@ -351,7 +345,6 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
 async fn the_admin_api_manages_the_same_users_and_clusters() {
     let scene = AccountsFileScene::start(Statuses::Driver).await;
     let user = json!({"name": "alice", "groups": ["dev"]});
-    // (method, path, body, expected status, part of the expected reply)
     for (method, path, body, status, part) in [
         ("POST", "/v1/users", user.clone(), 200, "plain:alice"),
         ("POST", "/v1/users", user, 409, "already exists"),
@@ -476,7 +469,6 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
         assert_eq!(found, status, "{method} {path}: {reply}");
         assert!(reply.to_string().contains(part), "{method} {path}: {reply}");
     }
-    // A revoked token is refused immediately.
     let (_, users) = scene.admin("GET", "/v1/users/root", Value::Null).await;
     let path = format!("/v1/users/root/tokens/{}", users["tokens"][0]["id"]);
     assert_eq!(scene.admin("DELETE", &path, Value::Null).await.0, 200);

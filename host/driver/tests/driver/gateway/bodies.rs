@@ -63,7 +63,6 @@ async fn a_body_that_cannot_be_converted_is_refused() {
         .start()
         .await;
     let bomb = "a: &a [1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a]\nc: [*b,*b,*b]\n";
-    // (body, expected status and code, part of the expected message)
     for (body, status, code, part) in [
         (
             "a: [",

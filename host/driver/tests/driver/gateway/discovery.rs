@@ -18,7 +18,6 @@ fn ensemble_config(server: &str) -> EnsembleConfig {
     EnsembleConfig::new(server.parse::<EnsembleAddress>().unwrap())
 }
 
-/// Registers an address in ZooKeeper in the way a driver does.
 fn register(
     zookeeper: &ZooKeeper,
     parent: &str,
@@ -39,7 +38,6 @@ fn register(
     })
 }
 
-/// Sends a request for this cluster; returns the code and message of the reply.
 async fn reply(gateway: &RunningDriver, cluster: &str) -> (u64, String) {
     let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
     let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
@@ -102,8 +100,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The status 404 comes from the service behind the gateway, so it is passed on, whatever `statuses` in the
-    // configuration says.
+    // The status 404 comes from the service behind the gateway, so it is passed on.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
@@ -168,7 +165,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(ensemble_config(server.address()));
-    // A driver creates a second node, for schedulers, next to the nodes of clusters. The gateway must ignore it.
+    // The gateway must ignore the node that a driver creates for schedulers.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
     until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
@@ -226,7 +223,6 @@ async fn drivers_are_discovered_through_zookeeper() {
         message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
         "{message}"
     );
-    // When ZooKeeper has stopped, the gateway keeps the drivers that it found last.
     drop(server);
     until("the loss", async || {
         detail(&gateway).await["problem"] != Value::Null

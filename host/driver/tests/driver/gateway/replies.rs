@@ -256,8 +256,7 @@ async fn the_access_log_names_the_cluster_and_the_user() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // `tracing` decides at the first use of a log line whether to log it, and caches the decision. Another test's
-    // thread may have decided for this line, so the cache is rebuilt.
+    // `tracing` caches whether a line is logged, and another test's thread may have decided for this line.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

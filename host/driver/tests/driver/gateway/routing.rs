@@ -133,7 +133,6 @@ async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
     assert!(other.received().is_empty());
-    // The first driver has stopped, so all further requests go to the second one.
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
@@ -164,7 +163,6 @@ async fn the_gateway_connects_to_drivers_with_mutual_tls() {
             None => assert_eq!(body, application("good")),
             Some(code) => assert!(body.contains(&code.to_string()), "{body}"),
         }
-        // The gateway's status contains the certificates with which it connects to drivers.
         let status = gateway.status().await;
         assert_eq!(status["certificates"][0]["certificate"], "upstream", "{status}");
     }
@@ -183,8 +181,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
         )
         .await
     };
-    // A request may go to either driver. The test sends requests until one arrives at the busy driver, which does not
-    // answer it yet.
+    // The test sends requests until one arrives at the busy driver, which does not answer it yet.
     let held = loop {
         let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
@@ -192,7 +189,6 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
             answer = &mut received => assert!(answer.unwrap().1.contains("success")),
         }
     };
-    // While the busy driver has an unanswered request, all further requests go to the idle driver.
     for _ in 0..5 {
         let (status, body) = soon(ask(gateway.clone())).await;
         assert_eq!(status, 200);
@@ -214,14 +210,11 @@ async fn a_gateway_serves_a_real_driver() {
     .start()
     .await;
     let path = format!("{OUTER}/namespaces/n/applications");
-    // The driver's chains change the object `plain`, and deny the object `bad`.
     let (status, body) = text(gateway.send(request("POST", &path, application("plain"))).await).await;
     assert_eq!(status, 200);
     assert!(body.contains("\"seen\":true"), "{body}");
     let (status, body) = envelope(gateway.send(request("POST", &path, application("bad"))).await).await;
-    // The code shows that the driver denied the object.
     assert_eq!((status, &body["code"]), (200, &json!(1_405_234)));
-    // A driver that the gateway lists under a wrong cluster refuses the request.
     let mut wrong = request("POST", &path, application("good"));
     wrong
         .headers_mut()
@@ -282,7 +275,6 @@ async fn a_connection_to_a_console_passes_through_the_gateway() {
     assert!(seen.contains("mine") && !seen.contains("YWJj"), "{seen}");
 }
 
-/// The list of the hosts of a cluster, in the form in which a driver returns it.
 const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agents":[{"ip":"10.0.0.7"}]}}"#;
 
 #[tokio::test]

@@ -20,7 +20,6 @@ use crate::{
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
-/// A route of the driver that can be read with GET and written with PUT.
 const APPLICATIONS: &str = "/namespaces/n/applications";
 
 fn digest(token: &str) -> String {
@@ -444,7 +443,6 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
         let case = format!("{method} {path} {token}");
-        // The same request is sent twice, and the second time the gateway answers it from its cache.
         for asks in [true, false] {
             let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
             if allowed {
@@ -473,7 +471,6 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         }
         assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
     }
-    // The result for one URL does not count for another URL, because the server is asked about the URL.
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
@@ -485,14 +482,12 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         );
     }
     driver.received();
-    // The result for one cluster does not count for another cluster.
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
         400
     );
     assert_eq!(manager.received().len(), 1);
-    // A request without a token is refused without asking the server that checks tokens.
     let headers = [("bcs-clusterid", CLUSTER)];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
@@ -535,7 +530,6 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
         *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
         refused(&received, &format!("{status} {text}")).await;
     }
-    // A failed check is not cached, so the server's next reply counts.
     *manager.instead.lock().unwrap() = None;
     assert_eq!(
         received
@@ -568,7 +562,6 @@ async fn requests_to_the_token_endpoint_use_tls() {
     let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let manager = serve(manager.routes()).await;
-    // The server that checks tokens is reached through a proxy with TLS.
     let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
     let front = Setup::new(&[manager]).tls(tls).start().await;
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];

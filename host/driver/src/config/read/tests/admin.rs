@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use super::{LEAST, read_in};
 use admittance_admin::{AdminRole, CertificateHolder};
 
-/// Makes a directory with a certificate, its key, and token files.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -56,7 +55,6 @@ admin:
         role: AdminRole::Admin,
     };
     assert_eq!(admin.tls().unwrap().clients, [expected]);
-    // Tokens require TLS, which is checked again when the address is changed after the file was read.
     let tokens = admin.tokens().to_vec();
     let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)
@@ -70,7 +68,6 @@ fn invalid_admin_port_configurations_are_reported() {
     let directory = directory();
     let token = format!("tokens: [{{ name: a, role: Read, sha256: {DIGEST} }}]");
     let with = |entry: &str| format!("tokens: [{{ name: a, role: Read, {entry} }}]");
-    // (listen address, text of the section, expected mistake)
     for (address, text, expected) in [
         ("127.0.0.1:1", token.clone(), ""),
         ("[::1]:1", token.clone(), ""),

@@ -21,7 +21,6 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 #[test]
 fn the_kind_of_upstream_follows_from_its_servers() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
-    // (section `dialect`, section `upstream`, expected kind of upstream, expected ZooKeeper path for discovery)
     for (dialect, upstream, upstream_kind, path) in [
         ("", listed, UpstreamKind::Driver, None),
         (", behind: driver", listed, UpstreamKind::Driver, None),

@@ -12,7 +12,6 @@ fn configured(bcs: &str) -> String {
 #[test]
 fn the_port_and_scheme_of_consoles_are_read() {
     let networks = |texts: &[&str]| Some(texts.iter().map(|text| text.parse().unwrap()).collect());
-    // (section `dialect.bcs`, expected port, scheme and hosts of consoles)
     for (bcs, port, scheme, hosts) in [
         ("behind: scheduler", 8083, ConsoleScheme::Http, None),
         ("behind: scheduler, console: {}", 8083, ConsoleScheme::Http, None),

@@ -31,7 +31,6 @@ fn the_lists_of_an_upstream_are_read() {
     assert!(list.headers[0].1.is_absolute());
     let config = with_lists("{ path: /v1/jobs, request: { method: PUT, path: /v1/jobs } }").unwrap();
     assert!(config.lists[0].route.pages.is_none());
-    // Clients must send a header with every request of the BCS dialect, but a list is valid without this header.
     let config = read(
         "
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }

@@ -2,7 +2,6 @@ use super::{LEAST, read};
 
 #[test]
 fn mistakes_in_the_modules_section_are_reported() {
-    // (text of the configuration, expected mistake)
     for (text, expected) in [
         (
             "cache: { directory: cache }",

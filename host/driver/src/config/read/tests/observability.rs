@@ -30,7 +30,6 @@ fn the_tracing_section_is_read() {
 
 #[test]
 fn mistakes_in_the_tracing_section_are_reported() {
-    // (text of the configuration, expected mistake)
     for (text, expected) in [
         ("tracing: {}", "tracing.endpoint: missing"),
         (

@@ -4,7 +4,6 @@ use tempfile::TempDir;
 
 use super::{LEAST, read_in};
 
-/// Makes a directory with a public key and the certificate of an authority.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
@@ -48,7 +47,6 @@ signatures:
 #[test]
 fn invalid_signature_rules_are_reported() {
     let directory = directory();
-    // (signature rule, expected mistake)
     for (rule, expected) in [
         ("keys: [cosign.pub]", "source: missing"),
         (

@@ -9,7 +9,6 @@ use crate::Config;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
 
-/// Reads `dialect.gateway.accounts`, or returns the mistakes in it.
 fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     for (name, text, mode) in [

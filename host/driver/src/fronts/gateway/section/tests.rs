@@ -8,8 +8,7 @@ use crate::Config;
 
 const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] } }";
 
-/// Reads a gateway's configuration, or returns the mistakes in it. The file `own` contains a token, and `tokens.yaml`
-/// is a token file without tokens.
+/// The file `own` contains a token, and `tokens.yaml` is a token file without tokens.
 fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();
@@ -186,7 +185,6 @@ fn a_gateway_checks_tokens_with_a_file_or_an_endpoint() {
 #[test]
 fn invalid_gateway_configurations_are_reported() {
     let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
-    // (section `gateway`, rest of the file, expected mistake)
     for (gateway, more, expected) in [
         ("", "", "dialect.gateway: no drivers are configured"),
         (
