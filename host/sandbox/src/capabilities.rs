@@ -86,7 +86,6 @@ const PROVIDED: [ProvidedCapabilities; 6] = [
     },
 ];
 
-/// Returns whether this host provides this version of WASI.
 pub(crate) fn is_wasi(version: &str) -> bool {
     version.starts_with("0.2.")
 }
@@ -104,7 +103,6 @@ pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 
 pub(crate) const PREPARING: &str = "the plugin is being configured";
 
-/// Creates the error of a call to a function that the stage does not grant.
 pub(crate) fn denied(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }

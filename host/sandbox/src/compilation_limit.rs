@@ -4,13 +4,12 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The maximum number of concurrent compilations while requests are served. It is 2, so that a long compilation does
-/// not delay all others.
+/// Two, so that a long compilation does not delay all others.
 const PERMITS: usize = 2;
 
 /// Limits the number of concurrent compilations, from when requests are served.
 pub(crate) struct CompilationLimit {
-    /// The thread for compilations, if they run in this process. The cell is set when requests are served.
+    /// The thread for compilations in this process.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     permits: Arc<Semaphore>,
 }
@@ -30,13 +29,12 @@ impl Default for CompilationLimit {
 }
 
 impl CompilationLimit {
-    /// Begins to limit compilations. If compilations run in this process, also starts their thread.
     pub(crate) fn begin(&self, in_process: bool) {
         self.begun
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Waits for a permit to compile; `None` if requests are not served yet, when compilations are not limited.
+    /// Returns `None` if requests are not served yet, when compilations are not limited.
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.begun.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;
@@ -60,7 +58,6 @@ fn pool() -> Option<ThreadPool> {
 }
 
 impl CompilationPermit {
-    /// Runs the compiler on the compilation thread if there is one, so that the compiler uses no other thread.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),

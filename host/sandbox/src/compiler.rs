@@ -34,7 +34,6 @@ use crate::{
     kubewarden::CORE_MODULE,
 };
 
-/// The first argument of the compiler process. The second argument is the job.
 const COMMAND: &str = "compile";
 
 /// The exit code of a compiler process that refuses the component. Its standard output then contains the reason.
@@ -46,23 +45,20 @@ const ORPHANED: i32 = 4;
 /// The maximum size of the code that a compiler process returns, in bytes. The code of Python's interpreter has 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// Begins the line with which a compiler process reports on standard error that it is not confined.
+/// Begins the line with which a compiler process reports that it is not confined.
 const UNCONFINED: &str = "unconfined: ";
 
-/// The maximum number of bytes that are read from a compiler's standard error.
 const STDERR_MAX: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The component's size in bytes. The compiler cannot read until the end of standard input instead, because the
-    /// parent keeps it open: it closes when the parent dies.
+    /// The component's size in bytes. Standard input stays open until the parent dies.
     size: usize,
     memory: u64,
     /// The limit of the processor time of all threads of the compiler process together, in seconds.
     cpu_seconds: u64,
     effort: Effort,
-    /// Whether the compiler process runs with low priority.
     in_background: bool,
 }
 
@@ -89,15 +85,13 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Compiles a component. Returns its code, or the reason for refusing the component. The outer error reports any other
-/// failure.
+/// Compiles a component. The inner error is the reason for refusing the component.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
     // The number of cores is read first, because it comes from files, which the confined process cannot open.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
-        // The parent process logs this line, once for all compilers.
         let _ = writeln!(io::stderr(), "{UNCONFINED}{error}");
     }
     if !job.in_background {
@@ -111,8 +105,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     stdin
         .read_exact(&mut component)
         .map_err(|error| format!("the component cannot be read: {error}"))?;
-    // The pipe closes when the parent dies, whatever the cause. (`PR_SET_PDEATHSIG` would already fire when the
-    // parent's thread that started this process ends.)
+    // The pipe closes when the parent dies. `PR_SET_PDEATHSIG` would fire when the parent's thread ends.
     thread::Builder::new()
         .name("parent-watch".to_owned())
         .spawn(move || {
@@ -191,8 +184,7 @@ pub(crate) async fn compile_apart(
     else {
         return Err(Error::Compiler("it has no standard streams".to_owned()));
     };
-    // The compiler may exit before it has read the whole module. An error of this write is ignored, because the exit
-    // status gives the reason.
+    // An error of this write is ignored, because the exit status gives the reason.
     let give = async {
         let _ = stdin.write_all(component).await;
         stdin
@@ -216,7 +208,6 @@ pub(crate) async fn compile_apart(
     }
 }
 
-/// Returns a compiler's standard error without the line about missing confinement, which is logged once.
 fn without_notice(stderr_tail: &str) -> &str {
     static LOGGED: Once = Once::new();
     let Some(notice) = stderr_tail.strip_prefix(UNCONFINED) else {
@@ -232,7 +223,6 @@ fn without_notice(stderr_tail: &str) -> &str {
     rest
 }
 
-/// Reads a pipe to its end, but at most `most` + 1 bytes.
 async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     pipe.take(most.saturating_add(1)).read_to_end(&mut bytes).await?;

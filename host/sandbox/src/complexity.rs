@@ -120,7 +120,7 @@ enum OpenComponent {
 
 #[derive(Default)]
 struct ComponentLevel {
-    /// For each component of the index space, the cost of instantiating it; `None` (unknown) if it is imported.
+    /// For each component, the cost of instantiating it; `None` if it is imported.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }
@@ -212,10 +212,9 @@ impl ComplexityCounts {
         Ok(())
     }
 
-    /// Counts the declarations of a type section, and their nesting depth. wasmparser's readers recurse into nested
-    /// types without a limit, so they are used only for types that contain no other types.
+    /// Counts the declarations of a type section, without wasmparser's unlimited recursion.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
-        // For each open list of declarations, the outermost first: the number of declarations that were not read yet.
+        // For each open list of declarations, the number that was not read yet.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];
         while let Some(count) = left.last_mut() {
             let Some(less) = count.checked_sub(1) else {
@@ -309,9 +308,8 @@ impl ComplexityCounts {
     }
 }
 
-/// The byte that precedes a type in a list of declarations, in the binary format of components.
 const DECLARED_TYPE: u8 = 0x01;
-/// The bytes with which a component type and an instance type begin. These types contain nested declarations.
+/// The bytes with which a component type and an instance type begin.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
 
 fn unknown_cost() -> Error {

@@ -24,7 +24,6 @@ mod filters {
     };
 
     /// The system calls that are allowed with any arguments: none of them opens, sends, starts or signals anything.
-    /// Calls that are not allowed fail with `EPERM`, which the standard library and allocators handle.
     const HARMLESS: [c_long; 32] = [
         libc::SYS_brk,
         libc::SYS_clock_gettime,
@@ -63,8 +62,7 @@ mod filters {
 
     /// Confines all threads of this process, including later ones. The process can no longer gain privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // The flags of `clone3` are in memory, where filters cannot see them. So it fails with `ENOSYS`, after which C
-        // libraries use `clone`.
+        // The flags of `clone3` are in memory, where filters cannot see them. C libraries use `clone` instead.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;

@@ -5,7 +5,6 @@ use admittance_admission::{
 use self::bindings::admittance::plugin::types;
 use crate::{Description, ResourceHint};
 
-/// Bindings that are generated from the contract's WIT files.
 pub(crate) mod bindings {
     wasmtime::component::bindgen!({
         path: "../../wit",
@@ -122,7 +121,6 @@ pub(crate) fn request<'a>(
     }
 }
 
-/// Converts the plugin's answer to a response.
 pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, Failure> {
     let size = size(&from);
     if size > limit {
@@ -157,7 +155,6 @@ fn invalid(message: String) -> Failure {
 /// The number of bytes that each string in a list counts as, in addition to its content.
 const EACH: usize = 8;
 
-/// Returns the total size of all strings of a response, in bytes.
 pub(crate) fn size(response: &types::Response) -> usize {
     let verdict = match &response.verdict {
         types::Verdict::Allow => 0,
@@ -255,7 +252,6 @@ mod tests {
             warnings: vec!["defg".into()],
             audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        // Even an empty string in a list counts as `EACH` bytes.
         assert_eq!(size(&response), 12 + 5 * EACH);
     }
 }

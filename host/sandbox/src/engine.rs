@@ -24,28 +24,23 @@ const IDLE_TICKS: u32 = 200;
 
 /// What the pool reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
 pub(crate) mod per_call {
-    /// The maximum number of core instances in a call. Toolchains produce a core module and two small ones that break
-    /// import cycles, and Python's interpreter has more than a dozen. Reserving instances costs no memory.
+    /// The maximum number of core instances in a call. Python's interpreter has more than a dozen.
     pub(crate) const CORE_INSTANCES: u32 = 64;
     /// The maximum number of component instances in a call. Most calls need one; linked components need a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
-    /// The maximum number of memories in a call. A component has one; a component that was linked from several has one
-    /// of each. Reserving memories costs address space, but no memory.
+    /// The maximum number of memories in a call. A component that was linked from several has one of each.
     pub(crate) const MEMORIES: u32 = 4;
-    /// The maximum number of tables in a call. A plain Rust component has two: its function table, and the table of the
-    /// module that breaks import cycles. Linked components may need twice as many.
+    /// The maximum number of tables in a call. A plain Rust component has two.
     pub(crate) const TABLES: u32 = 4;
     /// The maximum number of elements in a guest's table. Python's function table has about 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
-    /// The number of stacks for a call, which runs one guest.
     pub(crate) const STACKS: u32 = 1;
 }
 
 /// How many bytes of a slot's memories, and how many of its tables, stay in memory for the next call.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
-/// The maximum number of plugins that are prepared concurrently. These preparations have slots of their own, so that
-/// they and requests never wait for each other.
+/// The maximum number of concurrent preparations, which have slots of their own.
 const PREPARATIONS: u32 = 4;
 
 /// Prepares, loads and runs plugins. A process needs only one sandbox. It is cheap to clone; the engine stops when the
@@ -58,17 +53,14 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Defines all functions that plugins can call. A plugin's denied imports are added to a copy.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     pub(crate) calls: Arc<Semaphore>,
-    /// One permit for each concurrent call of a stage in mode `Audit`. There are half as many permits as slots, so that
-    /// half of the slots are free for stages that enforce their verdict.
+    /// Half as many permits as slots, so that half of the slots are free for stages that enforce their verdict.
     pub(crate) audits: Arc<Semaphore>,
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) compilation_limit: CompilationLimit,
     pub(crate) shared: SharedModules,
-    /// The number of compilations of modules, instrumented modules and snapshots since the start.
     pub(crate) compilations: AtomicU64,
     ticker: Ticker,
 }
@@ -180,7 +172,6 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
     config
 }
 
-/// How much time the compiler spends on optimisation.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Effort {
@@ -202,8 +193,7 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // Backtraces are limited to one frame, because those of stripped plugins are useless. The presence of this
-        // frame shows that the guest was running when the error occurred (see `failure`).
+        // This frame shows that the guest was running when the error occurred (see `failure`).
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);
@@ -214,7 +204,6 @@ pub(crate) fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
 
-/// Starts the thread that increments the engine's epoch once a millisecond while a guest runs.
 fn start_ticker(engine: &Engine) -> Result<Ticker, Error> {
     let engine = engine.weak();
     let tick: Tick = Box::new(move || {

@@ -9,11 +9,9 @@ use crate::store::{CallState, Violation};
 
 const STDERR_TAIL: usize = 500;
 
-/// The text of wasmtime's error for a guest that passes more bytes to the host than `Store::set_hostcall_fuel` allows.
-/// The error is identified by its text, because its type is private. A test checks the text.
+/// wasmtime's error for a guest that passes too much to the host. Its type is private, so a test checks this text.
 const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// Converts every error of the engine to a failure.
 pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     if let Some(violation) = error.downcast_ref::<Violation>() {
         return Failure::new(violation.kind, violation.message.clone());
@@ -46,20 +44,17 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         );
     }
     if error.is::<WasmBacktrace>() {
-        // The error has a backtrace, so it occurred while the guest was running: a host function that the guest called
-        // refused its arguments.
+        // The error has a backtrace, so a host function that the guest called refused its arguments.
         let message = format!("a function of the host failed: {text}{}", stderr_tail(state));
         return Failure::new(FailureKind::Trap, message);
     }
-    // The guest was not running: it had returned a value that violates the component model, such as a string that is
-    // not UTF-8, a list outside of the memory, or an unknown variant.
+    // The guest had returned a value that violates the component model, such as a string that is not UTF-8.
     Failure::new(
         FailureKind::InvalidResponse,
         format!("the plugin's response is not valid: {text}"),
     )
 }
 
-/// Returns the failure for an error that means that the operating system had no resources left for the call.
 fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
     error.chain().find_map(|cause| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| io::Error::from(*errno));
@@ -85,11 +80,10 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
     }
 }
 
-/// Returns a colon and the end of the plugin's standard error, where a panic writes its message. Returns an empty
-/// string if there is no output.
+/// Returns a colon and the end of the plugin's standard error, where a panic writes its message.
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
-    // After a panic's message, a hint tells how to get a backtrace. It is removed, because it does not apply here.
+    // The hint how to get a backtrace does not apply here.
     let text = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

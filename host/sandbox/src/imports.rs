@@ -14,7 +14,6 @@ use crate::{
     store::CallState,
 };
 
-/// A component that is linked with its imports.
 pub(crate) struct LinkedComponent {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) indices: bindings::PluginIndices,
@@ -22,7 +21,6 @@ pub(crate) struct LinkedComponent {
     pub(crate) configure: ComponentExportIndex,
 }
 
-/// Links a component, and checks that it is a plugin. The types of its exports are checked later, at instantiation.
 pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<LinkedComponent, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;
@@ -48,8 +46,6 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<LinkedCompo
     })
 }
 
-/// Writes the error message about a component without the exports of a plugin. The message guesses what the component
-/// may be.
 fn no_exports(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
@@ -112,8 +108,7 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface as functions that fail the call. `resources` are the types that earlier interfaces have
-/// defined, which an interface that imports them must not define again.
+/// Defines an interface as functions that fail the call. Earlier interfaces have defined the types in `resources`.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,
@@ -124,8 +119,7 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // The start-up code of Go and C libraries asks for pre-opened directories even if the plugin uses no files,
-            // so this function returns an empty list.
+            // The start-up code of Go and C libraries asks for pre-opened directories even if the plugin uses no files.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));
@@ -150,7 +144,6 @@ fn define_denials(
     Ok(())
 }
 
-/// Refuses a component that needs more memories or tables than the pool has for one call.
 fn check_parts(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));
@@ -159,7 +152,6 @@ fn check_parts(component: &Component) -> Result<(), Error> {
     check_count("tables", required.num_tables, per_call::TABLES)
 }
 
-/// Refuses a module that needs more items of one kind than the pool has for one call.
 pub(crate) fn check_count(what: &'static str, needed: u32, limit: u32) -> Result<(), Error> {
     if needed > limit {
         return Err(Error::Unusable(format!(

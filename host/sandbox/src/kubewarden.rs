@@ -44,7 +44,6 @@ pub(crate) enum PolicyMode {
     Program,
 }
 
-/// A policy that is ready for calls.
 pub(crate) struct LoadedPolicy {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) mode: PolicyMode,
@@ -79,7 +78,6 @@ impl LoadedPolicy {
     }
 }
 
-/// Links a policy with its imports, and checks that it has the exports that its execution mode needs.
 pub(crate) fn link(
     sandbox: &Inner,
     module: &Module,
@@ -113,8 +111,7 @@ pub(crate) fn link(
 
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // Names may be defined twice, because provided functions replace denied ones, and because a module may import a
-    // function twice.
+    // Names may be defined twice, because provided functions replace denied ones.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {
@@ -133,7 +130,6 @@ fn provide(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wapc::define(linker)
 }
 
-/// Creates the error of a call whose response from the policy is invalid. The error fails the call.
 fn invalid(message: impl Into<String>) -> wasmtime::Error {
     Violation::error(
         FailureKind::InvalidResponse,

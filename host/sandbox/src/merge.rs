@@ -23,8 +23,7 @@ mod reachable;
 #[cfg(test)]
 mod tests;
 
-/// Merges the core modules of a component. The component must be a snapshot, in which start functions have already run.
-/// Returns `None` if the modules cannot be merged, or are merged already.
+/// Merges the core modules of a snapshot, in which start functions have already run.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     let parsed = ParsedComponent::parse(component)?;
     let levels = parsed.levels();
@@ -34,7 +33,6 @@ pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     parsed.encode(&levels)
 }
 
-/// The kinds of items that core modules import and export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Function,
@@ -66,7 +64,6 @@ impl From<Kind> for ExportKind {
     }
 }
 
-/// A value for each kind of item.
 #[derive(Clone, Debug, Default)]
 struct PerKind<T> {
     functions: T,
@@ -100,7 +97,6 @@ impl<T> PerKind<T> {
 enum Item {
     /// A core function that the component itself defines, such as a lowered host function, by its number.
     Canonical(usize),
-    /// A definition in a module: the module's number, and the definition's number among the definitions of its kind in
-    /// the module.
+    /// A definition in a module, by its number among the definitions of its kind.
     Defined { core_module: usize, definition: u32 },
 }

@@ -57,8 +57,7 @@ impl CallMeter {
 }
 
 impl MeasuredCost<'_> {
-    /// Adds a call to the meter. `return_memory` must return the memory of the call's instance. `guest` contains the
-    /// times at which the guest began and ended.
+    /// Adds a call to the meter. `return_memory` must return the memory of the call's instance.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();

@@ -37,12 +37,11 @@ struct PluginState {
     name: Arc<str>,
     limits: CallLimits,
     grants: Arc<Grants>,
-    /// The cache of a Kubewarden policy. The policy's calls share it.
     cache: Arc<PolicyCache>,
     predictor: LongCallPredictor,
 }
 
-/// The code, which takes several hundred kilobytes of memory, that plugins with the same module and settings share.
+/// Code that plugins with the same module and settings share.
 pub(crate) struct Base {
     pub(crate) guest: PluginGuest,
     pub(crate) description: Description,
@@ -52,7 +51,6 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// Logs once that a plugin changes an object although its description denies it. Operators rely on the description.
     fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
         let is_change = matches!(
             response.verdict,

@@ -48,7 +48,6 @@ pub(crate) const FORMAT: u32 = 3;
 /// The ratio of a step's wall-clock limit to its limit of processor time, because other work may occupy the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
-/// The first bytes of every component.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
 impl Sandbox {
@@ -210,8 +209,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct PolicyPreparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// The permit for this preparation. A compilation in this process that nobody waits for keeps it, so that such
-    /// compilations cannot accumulate.
+    /// A compilation that nobody waits for keeps this permit, so that such compilations cannot accumulate.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -283,9 +281,7 @@ impl PolicyPreparation {
         core_module(&self.sandbox, &NativeCode::Memory(artifact.clone()))
     }
 
-    /// Compiles an instrumented module once for all preparations that share it. The inner error means that the
-    /// instrumented module does not compile. The caller should then compile the original module, whose error has the
-    /// right offsets.
+    /// Compiles an instrumented module once for all preparations. The inner error means that it does not compile.
     pub(crate) async fn compile_instrumented(
         &self,
         bytes: Vec<u8>,
@@ -303,7 +299,7 @@ impl PolicyPreparation {
         }
     }
 
-    /// Compiles a snapshot. Snapshots of a module that differ only in their data are compiled once for all.
+    /// Snapshots of a module that differ only in their data are compiled once for all.
     pub(crate) async fn compile_snapshot(
         &self,
         snapshot: Vec<u8>,
@@ -441,7 +437,6 @@ impl PolicyPreparation {
         Ok((store, instance))
     }
 
-    /// Creates an instance, and checks the types of its exports.
     async fn instance(
         &self,
         linked: &LinkedComponent,
@@ -460,7 +455,6 @@ impl PolicyPreparation {
         Ok((plugin, instance))
     }
 
-    /// Runs guest code until the store's deadline.
     pub(crate) async fn within<T>(
         &self,
         store: &mut Store<CallState>,

@@ -16,17 +16,15 @@ use crate::Sandbox;
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<SharedForms>);
 
-/// The compiled forms of one module that all its preparations share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedForms {
     /// The compiled form of the instrumented module, from which preparations take snapshots after `configure`.
     pub(crate) instrumented: OnceCell<Bytes>,
-    /// The digest and the compiled form of the [`SnapshotTemplate`](crate::snapshot_template::SnapshotTemplate) that
-    /// was compiled last.
+    /// The digest and the compiled form of the template that was compiled last.
     pub(crate) template: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 
-/// For each module that is being prepared, by its digest, the compiled forms that its preparations share.
+/// The compiled forms of the modules that are being prepared, by the module's digest.
 #[derive(Debug, Default)]
 pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<SharedForms>>>);
 

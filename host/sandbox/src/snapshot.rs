@@ -17,8 +17,7 @@ use crate::{
     store::{CallState, PAGE},
 };
 
-/// The maximum memory in a snapshot, in bytes. It is limited, to the default memory limit of a plugin, because
-/// compilation needs several copies of the memory.
+/// The maximum memory in a snapshot, in bytes. Compilation needs several copies of it.
 const KEPT: usize = 64 << 20;
 
 /// The name of the instance through which wizer reads memories and globals.
@@ -27,9 +26,9 @@ const ACCESS: &str = "wasmtime:wizer/access";
 /// A component that was changed only to make its memories and globals accessible.
 pub(crate) struct InstrumentedComponent<'a> {
     wizer: Wizer,
-    /// The component around the parts; `None` if the component has no nested parts, and is itself the only part.
+    /// The component around the parts; `None` if the component is itself the only part.
     wrapper: Option<WrapperComponent<'a>>,
-    /// The parts: components that contain core modules. Each has its own snapshot, because wizer skips nested ones.
+    /// Components that contain core modules. Each has its own snapshot, because wizer skips nested ones.
     parts: Vec<ComponentContext<'a>>,
 }
 
@@ -42,11 +41,10 @@ struct WrapperComponent<'a> {
 
 struct SnapshotSection<'a> {
     raw: RawSection<'a>,
-    /// If the section is a nested component that contains modules: the index of its instance.
+    /// The index of its instance, if the section is a nested component that contains modules.
     instance: Option<u32>,
 }
 
-/// A component that is directly inside a wrapper component.
 struct NestedComponent {
     section: usize,
     index: u32,
@@ -54,8 +52,7 @@ struct NestedComponent {
 }
 
 impl<'a> InstrumentedComponent<'a> {
-    /// Instruments a component; also returns the bytes of the instrumented component. The error is the reason why it
-    /// cannot be instrumented.
+    /// Instruments a component. The error is the reason why it cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
         let wrapper = WrapperComponent::parse(component)?;
@@ -80,9 +77,8 @@ impl<'a> InstrumentedComponent<'a> {
         ))
     }
 
-    /// Creates a component with the memories and globals of a configured instance. The inner error is the reason why
-    /// that is impossible; then every call must run `configure`. The outer error means that the memories are too large;
-    /// then `configure` must not run in every call, because it would fill them each time.
+    /// The inner error is the reason why no snapshot is possible; then every call must run `configure`. The outer error
+    /// means that the memories are too large.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,
@@ -127,15 +123,14 @@ impl<'a> InstrumentedComponent<'a> {
 /// Chooses the memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// For each memory, by name, whether wizer gets its content, which must be the same in both of its reads.
+    /// For each memory, by name, whether its content is copied.
     is_copied: BTreeMap<String, bool>,
     /// The total size of all pages of the memories that are not zero.
     bytes: usize,
 }
 
 impl KeptMemory {
-    /// Returns the content of a memory, or an empty slice if all memories together exceed the limit. Only the first
-    /// read of a memory adds its size to the total.
+    /// Returns the content of a memory, or an empty slice if all memories together exceed the limit.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let is_copied = self.is_copied.get(name).copied().unwrap_or_else(|| {
             let pages = memory
@@ -149,7 +144,6 @@ impl KeptMemory {
         if is_copied { memory } else { &[] }
     }
 
-    /// Returns an error if the memories together exceed the limit.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.bytes > KEPT {
             let bytes = self.bytes;
@@ -165,7 +159,6 @@ impl KeptMemory {
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// Returns the name of the wrapper component's export that gives access to a nested part.
 fn access_to(part: usize) -> String {
     format!("{ACCESS}{part}")
 }
@@ -223,7 +216,7 @@ impl<'a> WrapperComponent<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// Creates the wrapper with these bytes for its parts. With `give_access`, exports give access to the parts.
+    /// Creates the wrapper around these parts. With `give_access`, its exports give access to the parts.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
@@ -236,7 +229,6 @@ impl<'a> WrapperComponent<'a> {
                 continue;
             };
             component.section(&RawSection { id: raw.id, data });
-            // The aliases of the instances get the indices after all existing instances.
             exports.export(
                 access_to(part),
                 kind,
@@ -256,11 +248,9 @@ impl<'a> WrapperComponent<'a> {
     }
 }
 
-/// The state of reading a component that may be a wrapper.
 #[derive(Default)]
 struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
-    /// The number of components in the index space so far.
     components: u32,
     nested: Vec<NestedComponent>,
     /// For each instantiation, the index of the component and the index of the instance.

@@ -10,12 +10,10 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The data of a snapshot is padded to a multiple of this size, so that snapshots of one module with different settings
-/// mostly have data of the same size.
+/// Data is padded to a multiple of this size, so that it mostly has the same size with different settings.
 const UNIT: u64 = 64 << 10;
 
-/// Data that spans more bytes than this is replaced with a filler only if segments contain more than half of the bytes.
-/// Wasmtime maps data into memory under the same condition.
+/// Wasmtime maps data of more bytes into memory only if segments contain more than half of them.
 const SPARSE_MAX: u64 = 16 << 20;
 
 /// The id of the sections of a component that contain core modules.
@@ -176,8 +174,7 @@ impl<'a> DataPart<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // Code refers to segments by their index. The active segments become one, so passive segments keep
-                // their index only if they precede all active ones.
+                // Passive segments keep their index only if they precede all active ones, which become one segment.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;
@@ -243,7 +240,6 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_equal_templates() {
         let snapshot = |data: &str| {
-            // One segment is empty, as wizer leaves it for a passive segment that the code refers to.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );

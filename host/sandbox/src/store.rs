@@ -42,7 +42,6 @@ impl Violation {
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) grants: Arc<Grants>,
-    /// The user of the request, whose permissions the plugin may check.
     pub(crate) user: UserInfo,
     pub(crate) recorder: Option<ResponseRecorder>,
     /// Whether this store is for `describe` or `configure`. These calls have no grants.
@@ -53,9 +52,7 @@ pub(crate) struct CallState {
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
-    /// The messages between a Kubewarden policy and the host in this call.
     pub(crate) exchange: MessageExchange,
-    /// The cache of a Kubewarden policy, which its calls share.
     pub(crate) cache: Arc<PolicyCache>,
     memory: StoreMemory,
     pub(crate) table: ResourceTable,
@@ -68,7 +65,6 @@ struct StoreMemory {
     used: usize,
 }
 
-/// The parameters of a call for which a store is created.
 pub(crate) struct StoreParameters<'a> {
     pub(crate) log: CallLog,
     pub(crate) limits: &'a CallLimits,
@@ -82,7 +78,6 @@ pub(crate) struct StoreParameters<'a> {
 }
 
 impl CallState {
-    /// Creates a store for one call, with all limits.
     pub(crate) fn store(sandbox: &Arc<Inner>, call: StoreParameters<'_>) -> Store<Self> {
         let StoreParameters {
             log,
@@ -144,21 +139,18 @@ impl CallState {
         store
     }
 
-    /// Records for the meter that the instance is now ready for the guest.
     pub(crate) fn guest_begins(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.0 = Some(Instant::now());
         }
     }
 
-    /// Records for the meter that the guest has now answered.
     pub(crate) fn guest_ends(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.1 = Some(Instant::now());
         }
     }
 
-    /// Returns the times at which the guest began and answered; `None` if it did not answer, or without a meter.
     pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }

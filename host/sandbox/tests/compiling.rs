@@ -17,7 +17,6 @@ use admittance_sandbox::{Error, PluginConfig, Sandbox, SandboxConfig};
 
 const COMPILER: &str = env!("CARGO_BIN_EXE_admittance-compiler");
 
-/// Creates a sandbox that compiles in a separate process with these limits.
 fn sandbox(memory: u64, time: Duration) -> Sandbox {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
@@ -42,7 +41,6 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
     [&[id], leb(content.len()).as_slice(), content].concat()
 }
 
-/// Creates a component whose functions each multiply a number with itself `times` times.
 fn multiplying(functions: usize, times: usize) -> Vec<u8> {
     let multiply = [0x20, 0x00, 0x20, 0x00, 0x6c, 0x21, 0x00].repeat(times);
     let body = [&[0x00], multiply.as_slice(), &[0x20, 0x00, 0x0b]].concat();
@@ -78,7 +76,6 @@ fn children() -> usize {
 /// One test contains all checks, because it counts the child processes of the whole test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
-    // This function of 1.4 MB takes more memory than the limit.
     let error = refusal(
         &sandbox(64 << 20, Duration::from_secs(600)),
         multiplying(1, 200_000),
@@ -88,7 +85,6 @@ async fn a_compiler_is_stopped_at_its_limits() {
         matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
         "{error}"
     );
-    // These 4 MB of functions take more processor time than the limit.
     let error = refusal(&sandbox(8 << 30, Duration::from_secs(1)), multiplying(200, 3_000)).await;
     assert!(
         matches!(&error, Error::CompileLimit(what) if what == "1 s of processor time"),
@@ -96,7 +92,6 @@ async fn a_compiler_is_stopped_at_its_limits() {
     );
     assert_eq!(children(), 0);
 
-    // If the future is dropped, the compiler is killed.
     let patient = sandbox(8 << 30, Duration::from_secs(600));
     let work = tokio::spawn(async move { refusal(&patient, multiplying(200, 3_000)).await });
     until(|| children() == 1).await;
@@ -104,7 +99,6 @@ async fn a_compiler_is_stopped_at_its_limits() {
     until(|| children() == 0).await;
     assert!(work.await.unwrap_err().is_cancelled());
 
-    // If its parent dies, the compiler exits, because the pipe closes.
     let module = multiplying(200, 3_000);
     let job = format!(
         r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"effort":"full","inBackground":true}}"#,

@@ -17,23 +17,21 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// How many searched bytes one byte of a label selector counts as, because all objects are compared with it.
+/// The cost of one byte of a label selector, in searched bytes.
 const LABELS: usize = 64;
 
 /// The number of searched bytes after which a search lets other work run on its thread.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the reader of the control plane and the kind if the stage grants the kind. The plugin gets the inner
-    /// error; the outer error fails the call.
+    /// The plugin gets the inner error; the outer error fails the call.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // `configure` has no grants. A plugin may read objects there to warm up with a sample request, so it gets an
-        // error instead of a trap.
+        // A plugin may warm up with a sample request, so it gets an error instead of a trap.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }
@@ -98,7 +96,6 @@ impl CallState {
     }
 }
 
-/// Waits for the answer of the control plane, until the call's deadline.
 async fn ask<T>(
     deadline: Deadline,
     answer: impl Future<Output = Result<T, ClusterError>>,
@@ -115,15 +112,13 @@ async fn list_of(
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
-    // A long selector takes long, because it is compared with the labels of every object.
     move_if_long(query.label_selector.len() * LABELS).await;
     ask(deadline, reader.list(kind, query, deadline)).await
 }
 
-/// Lets other calls run while a long search goes from object to object, and stops the search at the deadline.
+/// Lets other calls run during a long search, and stops it at the deadline.
 pub(crate) struct SearchPace {
     deadline: Deadline,
-    /// The number of bytes that the search has read since it last let other calls run.
     bytes: usize,
 }
 

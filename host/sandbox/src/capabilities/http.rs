@@ -12,7 +12,7 @@ use crate::{
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
-/// Converts an error of the host to the error that the contract defines for plugins. The outer error fails the call.
+/// Converts an error of the host to the contract's error. The outer error fails the call.
 fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     Ok(match error {
         HttpError::Unavailable(why) => http::Error::Unavailable(why),

@@ -29,7 +29,6 @@ struct GuestLines {
     left: LogLimits,
     requests_left: u32,
     dropped: u64,
-    /// Whether the log of the call ignores further lines.
     is_closed: bool,
     out: Vec<u8>,
     err: Vec<u8>,
@@ -42,7 +41,7 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Emits a log event with a level that is known only at run time. Nothing is formatted if the level is disabled.
+/// Emits a log event with a level that is known only at run time.
 macro_rules! event {
     ($level:expr, $($rest:tt)*) => {
         match $level {
@@ -65,13 +64,11 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-/// Returns whether a log line of this level is stored with the decision. A decision stores lines for operators even if
-/// the program's own log omits their level.
+/// A decision stores lines for operators even if the program's own log omits their level.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }
 
-/// Adds a log line to the stage's row in the decision.
 fn keep(level: Level, context: &str, message: impl Into<String>) {
     let level = match level {
         Level::ERROR => LogLevel::Error,
@@ -127,7 +124,6 @@ impl CallLog {
         }
     }
 
-    /// Logs an HTTP request that the host sent for the plugin, with its URL up to the query, and the response's status.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
         if lines.is_closed {

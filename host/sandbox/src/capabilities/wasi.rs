@@ -65,7 +65,7 @@ impl WasiView for CallState {
     }
 }
 
-/// A monotonic clock that starts at 0 with the call, even if the guest reads it later for the first time.
+/// A monotonic clock that starts at 0 with the call.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {

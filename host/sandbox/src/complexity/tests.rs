@@ -4,7 +4,6 @@ fn checked(text: &str) -> Result<(), Error> {
     check(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
-/// Returns the kind of item that exceeds its limit in this module, and the number of items.
 fn refused(text: &str) -> (&'static str, u64) {
     match checked(text) {
         Err(Error::TooComplex { what, count, limit }) => {
@@ -161,7 +160,6 @@ fn each_counted_item_has_a_limit() {
                 "loop end ".repeat(1_000)
             )),
         ),
-        // Each function is within its limit, but all together exceed another limit.
         (
             function::ALL_MERGES,
             module(
@@ -201,7 +199,7 @@ fn definitions_of_a_component_are_counted_for_each_instance() {
 
 #[test]
 fn nested_types_do_not_exhaust_the_stack() {
-    // wasmparser's reader of types recurses into nested types. The test nests a million of them, of three bytes each.
+    // wasmparser's reader of types would recurse into these nested types.
     let levels = 1_000_000;
     let mut types = vec![1];
     for _ in 0..levels {

@@ -15,15 +15,12 @@ use super::host_calls::{Answer, parse};
 /// The prefix of keys that are reserved for Kubewarden itself.
 const RESERVED: &str = "kubewarden_internal_";
 
-/// The maximum number of entries in a policy's cache.
 const ENTRIES: usize = 1024;
-/// The maximum size of all keys and values in a policy's cache together, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// The maximum time to live of a cached value.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// The values that a policy has stored, until they expire. Each policy has its own.
+/// The values that a policy has stored, until they expire.
 #[derive(Default)]
 pub(crate) struct PolicyCache(Mutex<HashMap<String, CachedValue>>);
 
@@ -32,7 +29,6 @@ struct CachedValue {
     until: Instant,
 }
 
-/// The response to `cache/get`.
 #[derive(Serialize)]
 struct CacheAnswer<'a> {
     code: u8,
@@ -73,7 +69,6 @@ impl PolicyCache {
         Ok(answer.to_string().into_bytes())
     }
 
-    /// Answers `cache/get`. If the key has no value, the answer says so, and is not an error.
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let CacheGet { key } = parse(payload)?;
         let value = {
@@ -89,7 +84,7 @@ impl PolicyCache {
         serde_json::to_vec(&answer).map_err(|error| error.to_string())
     }
 
-    /// Stores a value in the cache. If the cache is full, the values that would expire first are removed.
+    /// If the cache is full, the values that would expire first are removed.
     fn keep(&self, key: String, value: CachedValue, now: Instant) {
         let mut kept = self.0.lock();
         kept.insert(key, value);

@@ -30,18 +30,15 @@ const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// The maximum number of certificates in a chain that a policy sends. A path has at most six besides the root.
 const CHAIN: usize = 32;
-/// The maximum size of all certificates in a chain together, in bytes.
 const CHAIN_SIZE: usize = 256 << 10;
 
-/// The maximum number of certificates and signatures that are checked for one certificate. The longest path needs 14
-/// checks if no wrong path is tried.
+/// The maximum number of certificates and signatures that are checked for one certificate.
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
 struct CertificateQuestion {
     cert: Certificate,
-    /// The intermediate CAs, and at the end the root. If there is no chain, only the validity dates of the certificate
-    /// are checked.
+    /// The intermediate CAs, then the root. Without a chain, only the certificate's validity dates are checked.
     cert_chain: Option<Vec<Certificate>>,
     not_after: Option<String>,
 }
@@ -58,14 +55,12 @@ enum CertificateEncoding {
     Pem,
 }
 
-/// Answers `crypto/v1/is_certificate_trusted`. This takes tens of milliseconds at most, and fails after the deadline.
 pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
     let wrong = problem(&parse(payload)?, now, deadline)?;
     let answer = json!({"trusted": wrong.is_none(), "reason": wrong.unwrap_or_default()});
     Ok(answer.to_string().into_bytes())
 }
 
-/// Returns the reason why the certificate is not trusted; `None` if it is trusted.
 fn problem(
     question: &CertificateQuestion,
     now: SystemTime,
@@ -146,7 +141,6 @@ fn problem(
     }
 }
 
-/// The number of certificates and signatures that a verification may still check.
 #[derive(Debug)]
 struct CheckBudget {
     left: AtomicU32,
@@ -167,7 +161,6 @@ impl CheckBudget {
     }
 }
 
-/// A check of certificates or signatures in webpki, each use of which counts as a step.
 #[derive(Debug)]
 struct CountedCheck<'a, T>(T, &'a CheckBudget);
 

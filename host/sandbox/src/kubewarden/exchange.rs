@@ -6,7 +6,6 @@ use wasmtime::{Caller, Extern, Memory, Trap};
 
 use crate::store::{CallState, Violation};
 
-/// The name with which a policy exports its memory.
 pub(super) const MEMORY: &str = "memory";
 
 #[derive(Default)]
@@ -15,10 +14,8 @@ pub(crate) struct MessageExchange {
     pub(super) message: Vec<u8>,
     pub(super) response: Option<Vec<u8>>,
     pub(super) error: Option<String>,
-    /// The result or the error of the policy's last host call.
     pub(super) host_answer: Vec<u8>,
     pub(super) host_failed: bool,
-    /// The command-line arguments of a WASI policy.
     pub(super) arguments: Vec<&'static str>,
     pub(super) input: BytesMut,
     /// The standard output of a WASI policy; `None` if it goes to the log.
@@ -70,7 +67,6 @@ pub(super) fn take(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> 
     Ok(slice(memory, at, length)?.to_vec())
 }
 
-/// Copies text that a policy passes to the host, up to the size limit of a response.
 pub(super) fn take_text(
     caller: &mut Caller<'_, CallState>,
     at: u32,

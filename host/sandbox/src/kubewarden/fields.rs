@@ -50,8 +50,7 @@ fn few_fields(count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes all fields of an object except the masked ones and its identity. A mask is a path, such as
-/// `metadata.labels`; in a list, it applies to every item.
+/// Removes all fields of an object except the masked ones and its identity.
 pub(super) fn keep_fields(object: String, masks: Option<&[String]>) -> Result<String, String> {
     let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
         return Ok(object);

@@ -24,16 +24,14 @@ use crate::{
 
 const BINDING: &str = "kubewarden";
 
-/// The maximum size of a policy's query about the cluster, images or addresses, and of its log events, in bytes. Calls
-/// for the cache and for certificates have other limits.
+/// The maximum size of a policy's query about the cluster, images or addresses, and of its log events, in bytes.
 const QUESTION: usize = 256 << 10;
 
 /// The arguments of a host call: four pairs of an address and a length, for the binding, the namespace, the operation
 /// and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Executes a host call, and stores the result or error in the exchange. Returns `false` for an error. If the stage
-/// does not grant the operation, the error fails the call of the policy.
+/// If the stage does not grant the operation, the error fails the call of the policy.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;
@@ -101,7 +99,6 @@ async fn answer(
     }
 }
 
-/// Verifies a certificate chain on a thread for long work.
 async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
     move_to_long_work_thread().await;
     let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
@@ -268,7 +265,6 @@ struct ObjectList {
     items: Vec<Box<RawValue>>,
 }
 
-/// Resolves a host name. The stage must grant requests to that host.
 async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> {
     if state.preparing {
         return Ok(Err(PREPARING.to_owned()));

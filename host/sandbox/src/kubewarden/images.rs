@@ -15,7 +15,6 @@ use crate::{
     store::CallState,
 };
 
-/// The registry of an image whose name contains no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
 /// The first part of an image's path, if the name of the image is a single word.
 const DEFAULT_PATH: &str = "library";
@@ -23,11 +22,9 @@ const DEFAULT_PATH: &str = "library";
 /// The OpenID provider that issues the identities of GitHub's workflows.
 const GITHUB: &str = "https://token.actions.githubusercontent.com";
 
-/// The maximum number of keys, identities and authorities in a policy's verification, because each is tried with each
-/// signature.
+/// The maximum number of signers in a verification, because each is tried with each signature.
 const SIGNERS: usize = 16;
 
-/// The operations of the namespace `oci` that a policy can call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageOperation {
     VerifyV1,
@@ -136,7 +133,6 @@ impl RequiredSigners {
     }
 }
 
-/// Parses a verification in version 1 of the operation. It is an object whose only key is the type of verification.
 fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     let mut kinds: BTreeMap<String, Map<String, Json>> = parse(payload)?;
     match (kinds.pop_first(), kinds.is_empty()) {
@@ -151,7 +147,6 @@ fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
-/// Parses the query of a policy to verify an image. Returns the image's name, and the required signers.
 fn read(operation: ImageOperation, payload: &[u8]) -> Result<(String, Signers), String> {
     let verification = match operation {
         ImageOperation::VerifyV1 => read_first_version(payload)?,
@@ -175,7 +170,6 @@ fn number_of(signers: &Signers) -> usize {
     signers.all.len() + authorities.sum::<usize>()
 }
 
-/// Answers a policy's query about an image before the deadline of the policy's call.
 pub(super) async fn answer(
     state: &mut CallState,
     operation: ImageOperation,

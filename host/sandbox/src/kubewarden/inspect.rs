@@ -39,7 +39,6 @@ impl PolicyPreparation {
         })
     }
 
-    /// Returns the modules that a policy imports, and each imported function that always fails the policy's call.
     fn imports(&self, module: &Module) -> wasmtime::Result<Vec<ModuleImport>> {
         let mut provided = Linker::new(module.engine());
         provide(&mut provided)?;

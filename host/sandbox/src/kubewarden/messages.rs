@@ -32,7 +32,6 @@ struct PolicyAnswer<'a> {
     warnings: Option<Vec<String>>,
 }
 
-/// Parses the response to `validate`. `mutates` tells whether the policy may change objects.
 pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
     let answer: PolicyAnswer<'_> =
         serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
@@ -74,7 +73,7 @@ struct SettingsAnswer {
     message: Option<String>,
 }
 
-/// Parses the response to `validate_settings`. The inner error is the mistake in the settings.
+/// The inner error is the mistake in the settings.
 pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
     let SettingsAnswer { valid, message } = serde_json::from_slice(answer)?;
     Ok(if valid {
@@ -144,7 +143,6 @@ mod tests {
                 false,
                 Ok("deny 422 no".to_owned()),
             ),
-            // If a denial has no code, it gets the status 400, as in kube-apiserver.
             (
                 r#"{"accepted":false,"code":0}"#.to_owned(),
                 false,

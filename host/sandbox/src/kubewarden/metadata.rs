@@ -30,7 +30,6 @@ const ANNOTATED: [&str; 3] = [
 pub(super) struct PolicyMetadata {
     pub(super) mode: PolicyMode,
     pub(super) description: Description,
-    /// The annotations that are not part of the description, such as the author and the license.
     pub(super) annotations: BTreeMap<String, String>,
 }
 
@@ -82,7 +81,6 @@ struct ContextResource {
 }
 
 impl PolicyMetadata {
-    /// Reads the metadata of a core module. Fails if the module is not a policy that this host can run.
     pub(super) fn parse(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
         let section = match section {

@@ -38,7 +38,6 @@ impl PolicyPreparation {
         Ok(Prepared { header, code })
     }
 
-    /// Prepares a waPC policy: takes a snapshot after its start-up code and `validate_settings` have run.
     async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(ConfigurationTime, Bytes), Error> {
         let wizer = Wizer::new();
         let instrumented = match wizer.instrument(module) {
@@ -82,7 +81,6 @@ impl PolicyPreparation {
         Ok((ConfigurationTime::PerCall { reason }, artifact))
     }
 
-    /// Starts an instance of a waPC policy, and lets it validate the settings.
     async fn validated(&self, artifact: &Bytes) -> Result<(Store<CallState>, Instance), Error> {
         let (mut store, instance) = self.start(&self.core_module(artifact)?, false).await?;
         let settings = self.settings.clone().into_bytes();
@@ -93,8 +91,7 @@ impl PolicyPreparation {
         Ok((store, instance))
     }
 
-    /// Starts an instance of a waPC policy, and checks its protocol version. If the module is a snapshot of a started
-    /// instance, nothing is started.
+    /// Starts an instance of a waPC policy, and checks its protocol version.
     pub(super) async fn start(
         &self,
         module: &Module,
@@ -111,7 +108,6 @@ impl PolicyPreparation {
         Ok((store, instance))
     }
 
-    /// Checks the protocol version. If the policy does not report its version, the version in its metadata is checked.
     async fn check_protocol(&self, store: &mut Store<CallState>, instance: Instance) -> Result<(), Error> {
         let answer = self.within(store, LoadStep::Start, async |store| {
             wapc::call(store, instance, "protocol_version", Vec::new()).await
@@ -145,8 +141,7 @@ impl PolicyPreparation {
     }
 }
 
-/// Reads the response to `validate_settings`. If the call failed, this is reported as a mistake in the settings,
-/// because the usual cause is an unknown field.
+/// A failed call is reported as a mistake in the settings, because the usual cause is an unknown field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {
@@ -164,8 +159,7 @@ fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     })
 }
 
-/// Creates a module with the memory and globals of a policy's instance. The inner error is the reason why that is
-/// impossible; the outer error means that the memory is too large.
+/// The inner error is the reason why no snapshot is possible; the outer one means that the memory is too large.
 async fn snapshot(
     wizer: &Wizer,
     context: &ModuleContext<'_>,
@@ -190,7 +184,7 @@ struct SectionReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     kept: KeptMemory,
-    /// The name of the first memory or global that could not be read. If there is one, the snapshot is discarded.
+    /// The first memory or global that could not be read. If there is one, the snapshot is discarded.
     missing: Option<String>,
 }
 

@@ -34,8 +34,7 @@ const CHARACTER_DEVICE: u8 = 2;
 /// The maximum number of buffers in one read or write, and of events for which one `poll_oneoff` waits.
 const VECTORS_MAX: u32 = 1024;
 
-/// The maximum size of one write to the log, in bytes; a program writes the rest with its next write. The size is
-/// limited because each byte may be a line, and because many buffers may point to the same memory.
+/// The maximum size of one write to the log, in bytes; a program writes the rest with its next write.
 const LOGGED_MAX: usize = 16 << 10;
 
 const STATUS: usize = 24;
@@ -46,7 +45,6 @@ const EVENT: u32 = 32;
 type At = u32;
 type PolicyGuest<'a> = Caller<'a, CallState>;
 
-/// Defines an imported function as one that fails the policy's call.
 pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncType) -> wasmtime::Result<()> {
     let message = format!(
         "the plugin called `{MODULE}.{name}`; policies have no files and no sockets, and no stage can grant them"

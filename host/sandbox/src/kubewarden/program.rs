@@ -13,7 +13,6 @@ const NAME: &str = "policy.wasm";
 /// The imported functions, as (module, name), with which the SDKs for Go and JavaScript make host calls.
 const HOST_CALL: [(&str, &str); 2] = [("host", "call"), ("kubewarden:javy/host", "call")];
 
-/// Runs a program with this argument and this standard input, and returns its standard output.
 pub(super) async fn run(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
@@ -37,8 +36,7 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines the import if it is the host call. When the program calls it, the host's answer is appended to standard
-/// input; the result is 1 for an error.
+/// Defines the import if it is the host call. The host's answer is appended to standard input.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,
@@ -66,8 +64,7 @@ pub(super) fn define_host_call(
     Ok(())
 }
 
-/// Refuses a host call while the unread standard input exceeds the program's memory limit. Otherwise, unread answers
-/// would accumulate in the memory of this process.
+/// Otherwise, unread answers would accumulate in the memory of this process.
 fn check_unread(state: &CallState) -> wasmtime::Result<()> {
     let (unread, limit) = (state.exchange.input.len(), state.memory_limit());
     if unread <= limit {

@@ -14,7 +14,6 @@ pub(super) const MODULE: &str = "wapc";
 
 pub(super) const GUEST_CALL: &str = "__guest_call";
 
-/// The name of the start-up function of a program.
 pub(super) const START: &str = "_start";
 
 /// The names of an instance's start-up functions, in the order in which they are called. All are optional.
@@ -80,8 +79,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns the error (if `is_error`) or the result (otherwise) of the policy's last host call. It is empty if that call
-/// had the other outcome.
+/// Returns an empty text if the policy's last host call had the other outcome.
 fn host_answer(exchange: &MessageExchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer
@@ -90,7 +88,6 @@ fn host_answer(exchange: &MessageExchange, is_error: bool) -> &[u8] {
     }
 }
 
-/// Creates an instance, and runs its start-up functions unless its module is a snapshot of a started instance.
 pub(super) async fn instance(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,

@@ -110,7 +110,6 @@ impl<'a> NewIndices<'a> {
         }
     }
 
-    /// Gives the item the next index of its kind in the merged component.
     fn place(&mut self, kind: Kind, item: Item) {
         let count = self.counts.of_mut(kind);
         self.new.insert((kind, item), *count);

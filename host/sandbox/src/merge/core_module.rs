@@ -10,7 +10,6 @@ pub(super) struct CoreModule<'a> {
     /// The highest level among the items that the module imports, which is also the level of the module.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
-    /// The imports of the module in their order, each with the type that the module declares.
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,
     imported: PerKind<Vec<Item>>,
     pub(super) functions: Vec<u32>,
@@ -54,7 +53,6 @@ impl<'a> CoreModule<'a> {
         Some(core_module)
     }
 
-    /// Returns the item to which an index refers in the module with this number.
     pub(super) fn item(&self, number: usize, kind: Kind, index: u32) -> Option<Item> {
         let imported = self.imported.of(kind);
         if let Some(item) = imported.get(index as usize) {

@@ -58,7 +58,7 @@ impl MergedModule {
 }
 
 struct Indices {
-    /// For each original module, by its number: the first index of its items of each kind in the merged module.
+    /// For each original module, the first index of its items of each kind in the merged module.
     first: HashMap<usize, FirstIndices>,
     imports: HashMap<(Kind, Item), u32>,
     /// The values of immutable globals, which replace references to these globals in constant expressions.
@@ -70,13 +70,11 @@ struct FirstIndices {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
-    /// The indices of the original module's first passive and first active data segment in the merged module. The
-    /// merged module's passive segments come first, as `SnapshotTemplate` requires.
+    /// The indices of the module's first passive and first active data segment in the merged module.
     data: (u32, u32),
 }
 
 impl Indices {
-    /// Assigns the indices of the merged module. Also returns its imports.
     fn assign(core_modules: &[(usize, &CoreModule<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
             first: core_modules
@@ -183,7 +181,6 @@ fn count(number: usize) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// Translates the indices that an original module uses to indices of the merged module.
 struct IndexTranslation<'a> {
     indices: &'a Indices,
     number: usize,
@@ -250,15 +247,13 @@ impl Reencode for IndexTranslation<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // `ref.func` may refer only to functions that are exported or in segments. The merged module exports other
-            // functions than the original, so the reference could become invalid.
+            // The merged module exports other functions than the original, so the reference could become invalid.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
     }
 
-    /// Inserts the values of globals into a constant expression. It could refer only to imported globals, but most of
-    /// them are defined in the merged module itself.
+    /// Replaces globals in a constant expression with their values.
     fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
         if let Some(value) = self.indices.value(&expression, self.number, self.core_module) {
             return Ok(ConstExpr::i32_const(value));

@@ -14,7 +14,6 @@ pub(super) struct ParsedComponent<'a> {
     pub(super) core_modules: Vec<CoreModule<'a>>,
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
-    /// The core functions, tables, memories and globals of the component, by their indices.
     pub(super) items: PerKind<Vec<Item>>,
     /// The sections outside of core modules before the first lifted function. `after` has the later sections.
     pub(super) before: Vec<OtherPart<'a>>,
@@ -72,8 +71,7 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // The function comes after a lifted one, and would be moved before it. This may be wrong,
-                        // because it may need an item that is defined in between.
+                        // The function would be moved before items that it may need.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }
@@ -253,8 +251,7 @@ impl<'a> ParsedComponent<'a> {
         levels
     }
 
-    /// Returns whether segments that overlap are written in their original order if modules are instantiated level by
-    /// level, as the merged component does.
+    /// Returns whether overlapping segments are written in their original order in the merged component.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {

@@ -4,8 +4,7 @@ use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
 
 use super::{Item, Kind, core_module::CoreModule};
 
-/// Finds the functions of merged modules that can be called: from other modules, through a table, or from a function
-/// that can be called. Libraries export far more functions than are used, and the others need not be compiled.
+/// Finds the functions of merged modules that can be called. Libraries export far more than are used.
 pub(super) fn reachable(
     core_modules: &[(usize, &CoreModule<'_>)],
     exports: &[(Kind, Item)],

@@ -10,7 +10,6 @@ use wasmtime::{
 use super::*;
 use crate::engine::{Effort, compile_settings};
 
-/// A step of a generated function, which changes the function's only value.
 #[derive(Clone, Debug)]
 enum Op {
     Add(i32),
@@ -48,7 +47,6 @@ impl Op {
         ]
     }
 
-    /// Writes the step in text form into the function with this number, which can call only earlier functions.
     fn write(&self, text: &mut String, function: usize) {
         let library = function / 2;
         let step = match self {
@@ -71,7 +69,6 @@ impl Op {
     }
 }
 
-/// Creates a library: a module that shares memory, table and a global with the other libraries.
 fn library(number: usize, functions: [&[Op]; 2]) -> String {
     let mut text = format!(
         r#"(core module $library{number}
@@ -116,7 +113,6 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
     )
 }
 
-/// Creates a component that links libraries in the way in which toolchains link them.
 fn component(functions: &[Vec<Op>]) -> String {
     let libraries: String = functions
         .chunks_exact(2)
@@ -169,7 +165,6 @@ fn component(functions: &[Vec<Op>]) -> String {
     )
 }
 
-/// Runs a component, and returns its results and its log.
 fn run(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
     let engine = Engine::new(&compile_settings(Effort::Least)).unwrap();
     let mut linker = Linker::<Vec<Vec<u8>>>::new(&engine);
@@ -214,7 +209,6 @@ proptest! {
     }
 }
 
-/// Creates a component of two core modules, and merges them.
 fn two(one: &str, other: &str, more: &str) -> Option<Vec<u8>> {
     let text = format!(
         r#"(component

@@ -83,7 +83,7 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
     // There is one slot, so if a failed call did not release it, the next case would wait for it.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
-    // The discriminant of the verdict is 9, which does not exist, because there are four cases.
+    // There are only four verdicts.
     let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
     let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
     let not_utf8 = Guest::default()
@@ -174,7 +174,6 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
         let failure = call(&plugin).await.expect_err(case);
         assert_eq!(failure.kind, kind, "{case}: {failure}");
         assert!(failure.message.contains(says), "{case}: {failure}");
-        // A second call of the same plugin fails in the same way.
         assert_eq!(call(&plugin).await.expect_err(case), failure, "{case}");
     }
     assert_eq!(sandbox.free_slots(), 1);
@@ -195,7 +194,6 @@ async fn a_call_starts_with_fresh_memory() {
     }
 }
 
-/// Returns a plugin that stores the last byte of its settings in `configure`, and denies with this byte as the code.
 fn keeps_settings() -> Guest {
     Guest::running(&format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -312,7 +310,6 @@ async fn a_call_ends_at_its_deadline() {
     }
 }
 
-/// The runtime has one thread, on which the plugin loops. The other calls nevertheless proceed, and finish first.
 #[tokio::test(flavor = "current_thread")]
 async fn a_looping_plugin_does_not_delay_other_work() {
     let good = load(&Guest::default()).await;
@@ -320,12 +317,10 @@ async fn a_looping_plugin_does_not_delay_other_work() {
         .await
         .unwrap();
     let bad = tokio::spawn(async move { call(&bad).await });
-    // The plugin runs from here on, and takes turns with the calls below.
     tokio::task::yield_now().await;
     for _ in 0..20 {
         call(&good).await.unwrap();
     }
-    // A timer of the runtime fires although the plugin is running.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(!bad.is_finished());
     bad.abort();
@@ -385,7 +380,6 @@ async fn audit_calls_leave_half_of_the_slots_free() {
             })
         })
         .collect();
-    // The calls above were only spawned, and start while this loop yields.
     while sandbox.free_slots() > 2 {
         tokio::task::yield_now().await;
     }
@@ -417,7 +411,6 @@ async fn many_calls_run_concurrently() {
     assert_eq!(sandbox().fingerprint(), small(1).fingerprint());
 }
 
-/// Encodes a `result<_, list<settings-error>>` with one mistake.
 fn mistaken() -> String {
     let words = |words: &[u32]| {
         words

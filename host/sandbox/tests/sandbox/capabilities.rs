@@ -21,7 +21,6 @@ fn with(grants: Grants) -> PluginConfig {
 const GET: &str = r#"(import "admittance:plugin/cluster@0.1.1" "get"
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Writes code with which a guest reads the Node `a`, and stores the result at `SCRATCH`.
 fn get() -> String {
     format!(
         "(call $get (i32.const {}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -32,7 +31,6 @@ fn get() -> String {
     )
 }
 
-/// Returns a guest that reads the Node `a`, and denies with the text of the object or of the error.
 fn reader() -> Guest {
     // In a `result<option<json>, error>`, the texts of object and error both follow a tag, at the same offset.
     let deny = format!(
@@ -50,7 +48,6 @@ fn reader() -> Guest {
         .with_data(TEXT, b"v1Nodea")
 }
 
-/// A control plane that answers each query with a text that describes the query.
 #[derive(Debug, Default)]
 struct Echo {
     received: Mutex<Vec<String>>,
@@ -97,7 +94,6 @@ impl HttpSender for Echo {
     }
 }
 
-/// A control plane that never answers.
 #[derive(Debug)]
 struct SilentControlPlane;
 
@@ -133,7 +129,7 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // Two tags (`ok` and `some`) precede the object's text, as two precede an error's, so one guest reads both.
+    // Two tags precede the text of the object and of the error, so one guest reads both.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -265,7 +261,6 @@ async fn a_host_function_times_out_before_the_deadline_of_the_call() {
         .await
         .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
-    // The guest gets the error `timeout`, and allows.
     plugin.admit(&Arc::new(request()), deadline).await.unwrap();
     let left = deadline.remaining().as_millis();
     assert!((1..=100).contains(&left), "{left}");
@@ -393,7 +388,6 @@ async fn a_plugin_that_exits_fails_the_call() {
     assert!(failure.message.contains("exit code 1"), "{failure}");
 }
 
-/// Code of a guest that writes to standard error. It can run in `admit` or in `configure`.
 const STDERR: &str = r#"
     (import "wasi:cli/stderr@0.2.3" "get-stderr" (func $stderr (result i32)))
     (import "wasi:io/streams@0.2.3" "[method]output-stream.blocking-write-and-flush"

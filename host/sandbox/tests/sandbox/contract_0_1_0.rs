@@ -17,7 +17,6 @@ const PLUGIN_0_1_0: &str = concat!(
     "/../../tests/guests/contract-0.1.0.wasm"
 );
 
-/// A control plane that never answers requests for the Node `far`.
 #[derive(Debug)]
 struct UnansweredNodes;
 

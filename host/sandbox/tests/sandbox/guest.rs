@@ -69,12 +69,9 @@ package other:host@1.0.0 {
 }
 "#;
 
-/// The parts of a test guest. The default guest allows everything.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// Additional `import` lines of the guest's world.
     pub(crate) world: String,
-    /// Additional imports, globals and functions of the guest's module.
     pub(crate) items: String,
     /// The body of the guest's `configure`, which finds the settings in `$text` and `$length`.
     pub(crate) configure: String,
@@ -99,7 +96,6 @@ impl Default for Guest {
 }
 
 impl Guest {
-    /// Creates a guest whose `admit` runs this code and then allows.
     pub(crate) fn running(code: &str) -> Self {
         Self {
             admit: format!("{code}\ni32.const {ANSWER}"),

@@ -13,18 +13,15 @@ use admittance_sandbox::{CallLimits, Error, Plugin, PluginConfig, Sandbox, Sandb
 
 use crate::guest::Guest;
 
-/// Returns the sandbox for all tests that need no configuration of their own.
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| small(16));
     &SANDBOX
 }
 
-/// Creates a sandbox with this maximum number of concurrent calls.
 pub(crate) fn small(calls_in_flight: u32) -> Sandbox {
     sandbox_with(|config| config.calls_in_flight = calls_in_flight)
 }
 
-/// Creates a sandbox for one call at a time, with a changed configuration.
 pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
@@ -32,8 +29,7 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     Sandbox::new(config).unwrap()
 }
 
-/// The log of all tests. Tests share a subscriber, because tracing caches whether an event has subscribers, so that a
-/// subscriber of one test would sometimes miss lines.
+/// Tests share a subscriber, because tracing caches whether an event has subscribers.
 static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
     let written = LogBuffer::default();
     let writer = written.clone();

@@ -25,7 +25,6 @@ async fn refusal(module: &[u8]) -> String {
         .to_string()
 }
 
-/// Replaces a string in a component with another string of the same length.
 fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component.to_vec();
@@ -182,7 +181,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // Shorter settings end the heap elsewhere. A global contains this end, so the code of the snapshot differs.
+    // A global contains the end of the heap, so the code of the snapshot differs.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -237,7 +236,6 @@ async fn a_memory_limit_above_the_maximum_is_refused() {
     assert!(error.to_string().starts_with(message), "{error}");
 }
 
-/// If the runtime shuts down while a plugin is prepared, nothing may panic.
 #[test]
 fn a_preparation_can_be_cancelled_at_any_time() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_secs(3600));
@@ -318,7 +316,6 @@ async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     }
 }
 
-/// Returns code that grows a guest's memory to 128 MiB, and fills this number of bytes.
 fn filling(bytes: usize) -> String {
     format!(
         "(drop (memory.grow (i32.const 2000)))
@@ -346,7 +343,7 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
 
 #[tokio::test]
 async fn a_snapshot_is_tested_before_it_is_used() {
-    // The guest's `configure` changes the field `mutates` of its description, so the snapshot has another description.
+    // `configure` changes the field `mutates`, so the snapshot has another description.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox()
@@ -378,7 +375,6 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
     let plugin = sandbox().load(&again, &config()).unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(maps.contains(path.to_str().unwrap()), "{maps}");
-    // The file of a loaded plugin may be removed while the plugin is in use.
     fs::remove_file(&path).unwrap();
     call(&plugin).await.unwrap();
 
@@ -406,13 +402,11 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
         assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
-        // A sandbox without a compiler process produces the same code.
         let code = prepared.code().unwrap().clone();
         let prepared = Prepared::from_bytes(code, &prepared.header()).unwrap();
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // The compiler process reports the same error as a sandbox without a compiler process.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())

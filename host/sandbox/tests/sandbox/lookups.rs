@@ -70,7 +70,6 @@ impl ClusterReader for RecordingControlPlane {
     }
 }
 
-/// Writes code with which a guest denies, with the text at this address, of this length, as the message.
 fn deny(place: &str, length: &str) -> String {
     format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -122,12 +121,10 @@ async fn message_with(
     }
 }
 
-/// Returns a guest that lists a page of Nodes, and denies with the first object or the error as the message.
 fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
 
-/// Returns a guest that lists objects in a namespace, or in all namespaces if it is `None`, and denies like [`lists`].
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
     // The list of fields has one element, whose address and length are stored after the strings.
     let list = TEXT + 64;
@@ -164,7 +161,6 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// The address at which the guest's memory contains the name of the namespace.
 const NAMESPACE: u32 = TEXT + 192;
 
 /// Returns the parameters that pass the namespace as an `option<string>`: tag, address and length.
@@ -173,7 +169,6 @@ fn option(namespace: Option<&str>) -> String {
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")
 }
 
-/// Returns a guest that reads the Node `l`, optionally in a namespace, and denies with the object as the message.
 fn gets_in(namespace: Option<&str>) -> Guest {
     let call = format!(
         "(call $get (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4) {}
@@ -193,7 +188,6 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// A plugin of a chain in a namespace cannot read objects that are in other namespaces or in none.
 #[tokio::test]
 async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
     let reader = Arc::new(RecordingControlPlane::default());
@@ -264,8 +258,7 @@ async fn a_page_of_a_list_contains_only_the_requested_fields() {
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
 }
 
-/// Returns a guest that asks whether a user may `get /x`, and denies with the reply. The user is `al` if `other`, and
-/// otherwise the request's user.
+/// Returns a guest that asks whether the user `al` or the request's user may `get /x`.
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };

@@ -17,8 +17,7 @@ const METADATA: &str = r#"{
     "annotations": {"io.kubewarden.policy.title": "t", "io.kubewarden.policy.version": "1.0.0",
         "io.kubewarden.policy.description": "d", "io.kubewarden.policy.author": "me"}}"#;
 
-/// The parts of a waPC policy, which distinguishes operations by the lengths of their names. Its memory has the
-/// responses to them at `ANSWER`, `SETTINGS` and `VERSION`, and scratch data at `TEXT`.
+/// A waPC policy, which distinguishes operations by the lengths of their names.
 #[derive(Clone)]
 pub(crate) struct Policy {
     metadata: String,
@@ -35,7 +34,6 @@ const ANSWER: usize = 4096;
 const SETTINGS: usize = 8192;
 const VERSION: usize = 12_288;
 const TEXT: usize = 16_384;
-/// The address at which the policy stores messages from the host.
 const MESSAGE: usize = 65_536;
 
 impl Default for Policy {
@@ -71,7 +69,6 @@ impl Policy {
         }
     }
 
-    /// Writes a policy that makes a host call, and responds with the host's answer or error.
     fn asking(path: [&str; 3], payload: &str) -> Self {
         let mut at = TEXT;
         let mut arguments = String::new();

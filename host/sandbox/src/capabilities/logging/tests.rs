@@ -13,7 +13,6 @@ use tracing_subscriber::{
 
 use super::*;
 
-/// Records every event as one line: the level, then the fields.
 #[derive(Clone, Default)]
 struct EventLines(Arc<Mutex<Vec<String>>>);
 
@@ -142,7 +141,6 @@ fn the_number_of_logged_requests_is_limited() {
     });
     let requests = lines.iter().filter(|line| line.starts_with("INFO"));
     assert_eq!(requests.count(), REQUESTS as usize);
-    // A truncated request ends with `...`.
     assert_eq!(lines[0].matches('é').count(), (LINE - "...".len()) / 2);
     assert!(lines.last().unwrap().ends_with("dropped=2"), "{lines:?}");
 }

@@ -46,9 +46,7 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
     is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
-/// Creates a certificate, and a chain of intermediates that all have one name. By their names, each intermediate could
-/// have issued every other, so every order of them is a possible path. If `is_rooted`, the root signed the certificate;
-/// otherwise, no path leads to the root.
+/// Creates a certificate, and a chain of intermediates that all have one name, so any order of them is a path.
 fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
         let mut params = params(name, now);

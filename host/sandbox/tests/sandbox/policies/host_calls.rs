@@ -58,7 +58,6 @@ impl ClusterReader for LookupObjects {
     }
 }
 
-/// A registry that returns a manifest for every image, but no signatures.
 #[derive(Debug)]
 struct UnsignedRegistry;
 
@@ -272,7 +271,6 @@ async fn host_calls_are_answered_only_if_granted() {
     }
 }
 
-/// A control plane that answers with the name of the calling thread.
 #[derive(Debug)]
 struct Threads;
 
@@ -369,8 +367,7 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // The answer of `cache/get` has more than 40 bytes only if the key has a value. The policy then responds with
-        // two bytes of another response, which are not a verdict.
+        // The answer of `cache/get` has more than 40 bytes only if the key has a value.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))

@@ -100,7 +100,6 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
             .contains("validation of its settings cannot be read"),
         "{error}"
     );
-    // Every message to the policy contains the settings, which the policy expects at the message's end.
     let expected = r#""settings":{"a":1}}"#;
     let policy = Policy::running(&format!(
         "(if (i32.ne (i32.load8_u (i32.sub (i32.add (i32.const {MESSAGE}) (local.get $length)) (i32.const {})))

@@ -64,7 +64,6 @@ async fn a_wasi_policy_is_run_for_each_call() {
         TEXT + 17,
         TEXT + 20
     );
-    // The program writes 128 MiB of line feeds, and each of them would be a line in the log.
     let lines = "(memory.fill (i32.const 131072) (i32.const 10) (i32.const 131072))
          (loop $again
             (i32.store (i32.add (i32.const 65536) (i32.load (i32.const 8))) (i32.const 131072))
