@@ -7,7 +7,6 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Node, quoted};
 
-/// The name under which a condition with an invalid name is compiled, in order to check its expression.
 const VALID_NAME: &str = "condition";
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {

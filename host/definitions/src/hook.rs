@@ -64,9 +64,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether this hook may refuse requests that its replacement `now` allows, because a file was truncated.
-    /// Truncation cannot cause a new module, URL or value in settings, so these do not count. Default: whether the
-    /// hooks differ.
+    /// Returns whether this hook may refuse requests that its replacement `now` allows. Changes that truncating a file
+    /// cannot cause, such as a new module, do not count. Default: whether the hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }

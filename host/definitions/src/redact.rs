@@ -7,7 +7,6 @@ use crate::{
     document::{self, Node},
 };
 
-/// The text that replaces each value of an environment variable.
 const REDACTED: &str = "\"[redacted]\"";
 /// The text that replaces a whole file, if the values of environment variables in it cannot be located.
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \

@@ -46,8 +46,7 @@ pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy)
     })
 }
 
-/// Reads the rules of a webhook or policy of Kubernetes. The list may be empty. `may_name_objects` tells that the rules
-/// may have `resourceNames`, as in policies.
+/// Reads the rules of a webhook or policy of Kubernetes. If `may_name_objects`, they may have `resourceNames`.
 pub(crate) fn read_kubernetes(
     node: &Node<'_>,
     match_policy: MatchPolicy,
@@ -70,8 +69,7 @@ pub(crate) fn read_kubernetes(
     })
 }
 
-/// Reads a list of rules. `read_matchers` reads the fields of each rule that differ between native rules and those of
-/// Kubernetes, such as its resources.
+/// Reads a list of rules. `read_matchers` reads the fields that differ between native and Kubernetes rules.
 fn read_all<'a>(
     nodes: Option<Vec<Node<'a>>>,
     match_policy: MatchPolicy,
@@ -202,8 +200,7 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Returns the index of each covered pattern that kube-apiserver rejects, and the covering pattern: each with a
-/// subresource that an earlier one covers and, if the list contains `*`, the last without a subresource.
+/// Returns the index of each pattern that kube-apiserver rejects as covered, and the covering pattern.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -237,7 +234,6 @@ fn entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
         .unwrap_or_default()
 }
 
-/// Reports a wildcard that is not the only entry of its list.
 fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");

@@ -58,8 +58,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. As in the BCS driver, the values may be empty: `In` then selects no
-/// namespace, and `NotIn` every namespace.
+/// Reads the namespace selector of a BCS hook. As in the BCS driver, the values may be empty.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }
@@ -84,7 +83,6 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// Reads a label selector. A fix for an unknown field may suggest the fields `also_known` of the alternative format.
 fn by_labels(mut fields: Fields<'_>, syntax: LabelSyntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {

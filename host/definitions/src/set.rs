@@ -144,14 +144,12 @@ impl DefinitionSet {
         )
     }
 
-    /// Returns the parsed files of the set. Only files that are not in the cache are parsed.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
         let read: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
         mistakes.extend(read.iter().flat_map(|file| file.mistakes.iter().cloned()));
         read
     }
 
-    /// Returns the definitions in these files. A definition is left out if its name cannot be read.
     pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<ParsedDefinition<'a>> {
         self.reads.definitions(files.iter().map(|file| &**file))
     }

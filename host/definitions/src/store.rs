@@ -107,8 +107,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Parses the documents in the text. A text without documents is a mistake. Otherwise, a file that has lost its
-    /// content would remove its definitions.
+    /// Parses the documents in the text. Having none is a mistake, because a file may have lost its content.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
         let documents = match self.kind {

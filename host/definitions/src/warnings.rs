@@ -30,8 +30,7 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules are never sent to the host. Also warns about each entry of a rule
-    /// for which this is true of all requests that match it.
+    /// Warns if requests that match the chain's rules, or one entry of a rule, are never sent to the host.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
             // There is no warning: a stage with an expansion has rules for generated objects, which are in no request.
@@ -62,7 +61,6 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Returns a warning for each entry that `find` returns for the rules of the chain and its stages.
     fn warnings_of_entries(&self, find: impl Fn(&Rule) -> Vec<UselessEntry>) -> Vec<Mistake> {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();

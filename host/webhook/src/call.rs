@@ -95,7 +95,6 @@ impl WebhookCaller {
                 format!("{} answered with more than {limit} bytes", self.endpoint),
             )
         };
-        // If the body announces a size that exceeds the limit, it is not read at all.
         if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
             return Err(too_large());
         }
@@ -145,7 +144,6 @@ impl WebhookCaller {
         )
     }
 
-    /// Returns the failure of a call that ended with `error` before the response was complete.
     fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
@@ -232,7 +230,6 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-/// Joins the lines of a text from a server and shortens it, so that a message can quote it.
 fn printable(bytes: &[u8]) -> String {
     let clean: String = String::from_utf8_lossy(bytes)
         .chars()

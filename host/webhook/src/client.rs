@@ -25,8 +25,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The maximum number of idle connections that are kept for each webhook server.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// The interval of HTTP/2 pings on a connection. All calls of a server share one HTTP/2 connection, so it must be
-/// noticed soon if the server is gone.
+/// The interval of HTTP/2 pings, which reveal soon that the server of a connection is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,8 +96,7 @@ impl WebhookClients {
                 .http2_keep_alive_interval(PING_INTERVAL)
                 .http2_keep_alive_timeout(PING_TIMEOUT)
                 .http2_keep_alive_while_idle(true)
-                // A request is sent again only if the server had closed the idle connection before a byte of it was
-                // sent. A POST that may have reached the server is never sent again.
+                // A request is sent again only if the idle connection was closed before any byte of it was sent.
                 .retry_canceled_requests(true)
                 .build(connector),
         );

@@ -18,7 +18,6 @@ use crate::{AddressOverrides, tls};
 pub(crate) type Connector =
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
-/// Creates a connector to webhook servers. Host names that are missing in `resolve` are looked up in DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
     // The addresses of a name share the timeout. Thus an unreachable address leaves time for the next one.

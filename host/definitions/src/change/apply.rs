@@ -30,11 +30,9 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Only name conflicts are checked here. Chains are created later, with the definitions of all files, because a
-    // binding in the applied text may refer to a policy in another file.
+    // Only names are compared here, because a binding in the text may refer to a policy in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
-    // Each item of a list is applied as a separate document.
     let items = without_lists(text, set, &read);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
@@ -98,7 +96,6 @@ pub(crate) fn apply(
     Ok(change(set, &applied, goals))
 }
 
-/// Returns the chains in the text. Relative paths start in the directory of the file that [`apply`] would write.
 pub(crate) fn chains_of(
     set: &DefinitionSet,
     text: &str,
@@ -132,9 +129,7 @@ pub(crate) fn chains_of(
 struct AppliedChange<'a> {
     id: DefinitionId,
     document: &'a Document,
-    /// The phase of the document's chain; `None` if it defines a chain only together with other documents.
     phase: Option<Phase>,
-    /// The part of the applied text that belongs to this document.
     text: &'a str,
 }
 
@@ -243,7 +238,6 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
     Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// Where an applied document is written.
 enum WriteTarget<'d, 'a> {
     /// The document equals this existing definition, so nothing is written.
     Keep(&'d ParsedDefinition<'a>),
@@ -261,7 +255,6 @@ impl<'d, 'a> WriteTarget<'d, 'a> {
         }
     }
 
-    /// Returns the directory of the file that the document is written to; `None` for an entry of a store.
     fn directory<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
         let (kind, path) = match self {
             Self::Keep(target) | Self::Replace(target) => {

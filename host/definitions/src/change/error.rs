@@ -31,7 +31,6 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// Creates the error for an unknown `noun` of this name, and suggests similar names from `others`.
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,
         name: &str,

@@ -245,7 +245,6 @@ struct Conversion {
     result: ImportResult,
     name: String,
     notes: Vec<String>,
-    /// The chain as a native document; empty if the chain was not converted.
     text: String,
 }
 

@@ -51,7 +51,6 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanE
     })
 }
 
-/// If comments were lost in rewriting the file, returns a warning about them.
 fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     let comment = |line: &str| {
         let start = if line.trim_start().starts_with('#') {
@@ -146,7 +145,7 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // If the document begins on the line of its `---`, the start of that line is cut off, because it is not a comment.
+    // A `---` on the line where the document begins is no comment.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

@@ -9,7 +9,6 @@ use std::path::Path;
 use super::file_of;
 use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination, StoreKind};
 
-/// Returns a native chain with this name, in YAML's block style.
 fn chain(name: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: {name}\nspec:\n  rules:\n    - \
@@ -51,7 +50,6 @@ fn text(set: &DefinitionSet, path: &str) -> Option<String> {
     file.map(|file| file.text.clone())
 }
 
-/// Describes a change: the effect on each definition, and the files that are written.
 fn summary(change: &Change) -> String {
     let effects: Vec<String> = change
         .effects

@@ -2,7 +2,6 @@ use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
-/// Reads the conditions in a native stage and in a webhook. Returns names and expressions, or the mistakes.
 fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     let native = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  rules: [ {{ \
@@ -118,7 +117,6 @@ fn mistakes_in_conditions_are_reported_with_their_locations() {
     }
 }
 
-/// If the condition's name is invalid too, the mistake in the expression is still reported.
 #[test]
 fn an_expression_that_does_not_compile_is_a_mistake() {
     for expression in [

@@ -21,15 +21,13 @@ pub(super) struct YamlEvents<'t> {
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
     recorded: Vec<(Event<'t>, Span)>,
-    /// The lists and maps whose events are being recorded, because they may be repeated: the anchor of each (0 if
-    /// none), and the index of its first event.
+    /// The anchor (0 if none) and the index of the first event of each list or map that is being recorded.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
     /// The ranges of recorded events that must still be repeated: one range for each level of nested aliases.
     repeating: Vec<Range<usize>>,
     /// The position of the last event read from the text; during a repetition, that of the outermost alias.
     written: Position,
-    /// The number of values so far, including keys and repeated values.
     values: usize,
     /// The next two fields: how many values aliases have repeated, and their total size as JSON, in bytes.
     repeated: usize,

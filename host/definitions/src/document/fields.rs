@@ -149,7 +149,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports each field that was not read, and suggests the most similar known field.
     fn report_others(&self) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();

@@ -27,7 +27,6 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
     value(&mut lines, raw, 0, flaws)
 }
 
-/// Creates a syntax mistake from serde_json's message, without the position at its end, which the mistake has itself.
 fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text

@@ -103,7 +103,6 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the document's part of the file's text: between its markers or, if `is_only`, the whole text.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -156,7 +155,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its document markers: lines that begin with `---` or `...`, as no line of content does.
+/// Splits a YAML text at the lines that begin with `---` or `...`.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);
@@ -167,7 +166,6 @@ fn parts(text: &str) -> Vec<Range<usize>> {
         {
             parts.push(start..offset);
             let content = rest.trim_start();
-            // The first line of a document may begin with its marker `---`.
             let is_blank = content.is_empty() || content.starts_with('#');
             start = if is_blank { end } else { end - content.len() };
         }
@@ -316,7 +314,6 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     first
 }
 
-/// Reads the document in a store's entry, which is JSON without relative paths.
 pub(crate) fn read_stored(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     read_in(None, path.display().to_string(), true, text, mistakes)
 }

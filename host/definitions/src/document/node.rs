@@ -82,7 +82,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Creates a mistake about this value. `fix` tells what to do, and may be empty.
     pub(crate) fn mistake(&self, message: impl Into<String>, fix: impl Into<String>) -> Mistake {
         self.mistake_at(self.position(), self.path.clone(), message, fix)
     }
@@ -180,7 +179,6 @@ impl<'a> Node<'a> {
         text.clone()
     }
 
-    /// Returns whether the document has a directory, so that it may contain relative paths.
     pub(crate) fn is_in_directory(&self) -> bool {
         self.document.directory.is_some()
     }

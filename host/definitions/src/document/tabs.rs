@@ -15,7 +15,6 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
 }
 
-/// Replaces the indenting tabs with spaces on each line that begins inside one of `parts`. These ranges must be sorted.
 fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     let mut written = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();

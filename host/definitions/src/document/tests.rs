@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::*;
 
-/// Parses `text`, and returns the mistakes that were found, one line each.
 fn reading(name: &str, text: &str) -> String {
     let mut mistakes = Mistakes::new();
     read_text(name, text, &mut mistakes);

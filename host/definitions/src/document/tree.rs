@@ -21,8 +21,7 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct PositionedValue {
     pub(super) position: Position,
-    /// The byte range of the value in the text, counted without a byte order mark. A block scalar (`|`, `>`) has the
-    /// range of its content without trailing line breaks; an omitted value has an empty range.
+    /// The byte range of the value in the text, counted without a byte order mark. An omitted value has an empty range.
     pub(super) span: Range<usize>,
     pub(super) value: DocumentValue,
 }
@@ -32,7 +31,6 @@ pub(super) enum DocumentValue {
     Null,
     /// A boolean, and how it is written in the document.
     Bool(bool, String),
-    /// A number, and how it is written in the document.
     Number(Number, String),
     String(String),
     List(Vec<PositionedValue>),
@@ -71,7 +69,6 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    /// Describes the ambiguity of a scalar whose value is `read` in YAML 1.1, but `other` in YAML 1.2.
     pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
         Self {
             position,
@@ -203,8 +200,7 @@ impl MapBuilder {
         }
     }
 
-    /// Sets a field, which is from a merged map unless `is_written`. If the map itself contains it twice, keeps the
-    /// first value and returns the mistake.
+    /// Sets a field, which is from a merged map unless `is_written`. Returns a mistake if it is written twice.
     fn set(&mut self, entry: TreeEntry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

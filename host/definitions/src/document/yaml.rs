@@ -16,14 +16,12 @@ use super::{
     },
 };
 
-/// The maximum number of reported scalars, in one document, with different values in YAML 1.1 and YAML 1.2.
+/// The maximum number of reported ambiguities in one document.
 const MOST_AMBIGUITIES: usize = 100;
 
-/// A document, and the scalars in it that have another value in YAML 1.2 than in YAML 1.1.
 pub(super) type YamlTree = (PositionedValue, Vec<Ambiguity>);
 
-/// Reads the documents of a YAML text, except empty ones. Aliases may repeat at most `limit` bytes. If the text has a
-/// syntax error, it is added to `flaws`, and only the documents before it are returned.
+/// Reads the documents of a YAML text up to its first syntax error. Aliases may repeat at most `limit` bytes.
 pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> Vec<YamlTree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
@@ -137,8 +135,7 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The alias is followed by the events of the node to which it refers, whose spans are elsewhere in the
-            // text. Therefore the alias itself extends the span of the collection.
+            // The events of the repeated node follow. Their spans are elsewhere in the text.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -293,9 +290,8 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the fields of `value`, which is the value of a key `<<`, into `map`. `value` is a map or a list of maps; in a
-/// list, earlier maps have precedence. As in go-yaml v2, a merged field replaces an earlier field with the same name,
-/// even if the map itself contains the earlier field.
+/// Merges the map `value`, or each map in this list, into `map`. As in go-yaml v2, a merged field replaces an earlier
+/// field of the same name, even if the map itself contains it.
 fn merge(map: &mut MapBuilder, value: PositionedValue, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         DocumentValue::Map(entries) => map.merge(entries),

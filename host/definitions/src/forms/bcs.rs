@@ -126,8 +126,7 @@ struct LocatedTarget {
     location: ValueLocation,
 }
 
-/// Reads a definition from the `spec` of a custom resource. As in the BCS driver, the name is in the `metadata` inside
-/// `spec` or, if that is missing, in the `metadata` of the resource.
+/// Reads a definition from a custom resource's `spec`. As in the BCS driver, the resource's `metadata` is the default.
 fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);

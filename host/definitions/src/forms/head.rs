@@ -25,7 +25,6 @@ pub struct TypedDocument<'a> {
 }
 
 impl TypedDocument<'_> {
-    /// Returns the kind and the name of the definition; `None` if the name cannot be read.
     pub(crate) fn id(&self) -> Option<DefinitionId> {
         let mut fields = self.root.silent().object_of_any_case()?;
         let kind = fields.optional("kind").and_then(|kind| kind.text());
@@ -80,7 +79,6 @@ impl DocumentForms {
         let items = fields.optional("items").and_then(|items| items.list());
         for item in items.unwrap_or_default() {
             definitions.extend(match of_items {
-                // If the kind of the list is that of its items, such as `SyncSetList`, the items need no `kind`.
                 Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => {
                     Some(TypedDocument {
                         kind,
@@ -120,7 +118,6 @@ struct DocumentHead<'a> {
     kind_node: Node<'a>,
     kind: &'a str,
     version_node: Option<Node<'a>>,
-    /// The `apiVersion` of the document; empty if it has none.
     version: &'a str,
 }
 

@@ -146,7 +146,7 @@ fn read(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<
     })
 }
 
-/// Reads the name and the `spec` of a cluster-wide resource. If the spec is missing, `fix` is reported.
+/// Reads the name and the `spec` of a cluster-wide resource.
 pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String>, Fields<'a>)> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);

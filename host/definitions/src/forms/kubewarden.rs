@@ -92,7 +92,6 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
     })
 }
 
-/// Reads the name of a policy and, if policies of its kind belong to a namespace, the namespace.
 pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let read = || readers::parse_with(names::subdomain);
@@ -169,7 +168,6 @@ fn read_spec(
     ))
 }
 
-/// Reads the module, the settings and the grants of a policy, or of a policy in a group.
 fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
     let source = fields.get_required("module", fix, read_module);

@@ -173,7 +173,6 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
     name
 }
 
-/// Reads the name and namespace of a chain in a namespace. Returns `{namespace}/{name}` and the namespace.
 fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));
@@ -215,8 +214,7 @@ fn read_stage(
     finish_stage(fields, name, spec, hook)
 }
 
-/// Reads the last fields of a stage, `candidate` and `mode`, which stages of all policy systems may have, and completes
-/// the stage. Fields that were not read are reported as unknown.
+/// Reads `candidate` and `mode`, which stages of all policy systems may have, and reports unknown fields.
 pub(crate) fn finish_stage(
     mut fields: Fields<'_>,
     name: Option<Arc<str>>,

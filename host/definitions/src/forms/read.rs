@@ -85,7 +85,6 @@ pub struct ReadDefinition {
     pub(crate) kind: &'static DocumentKind,
     /// The definition's location, and its path in the document, which is empty unless it is in a list.
     root: ValueLocation,
-    /// The content of the definition; `None` if essential parts are missing or wrong.
     content: Option<FormContent>,
     pub(crate) mistakes: Mistakes,
 }
@@ -115,7 +114,6 @@ impl ReadDefinition {
         self.content.as_ref().map_or(&[], |content| &content.names)
     }
 
-    /// Returns the path, in its document, of the field with the definition's name.
     pub(crate) fn name_path(&self) -> String {
         match &*self.root.path {
             "" => "metadata.name".to_owned(),

@@ -66,8 +66,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
 }
 
-/// Returns the part of a URL between `//` and the path. It shows a missing host: like browsers, the parser accepts
-/// `https:///path` and takes `path` as the host, but Kubernetes finds no host in it.
+/// Returns the part of a URL between `//` and the path. Unlike the parser, it finds no host in `https:///path`.
 fn authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
@@ -79,7 +78,6 @@ pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<Web
     service(&mut node.object()?, protocol)
 }
 
-/// Reads the address of a service from the fields `namespace`, `name`, `path` and `port`.
 pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let of_bcs = *protocol == Protocol::BcsResource;
     let namespace = fields.get_required("namespace", "name the service's namespace", host_part);
@@ -129,7 +127,6 @@ pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>>
     }
 }
 
-/// Reports that a service has no `caBundle`, or an empty one.
 pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>) {
     let fix = format!("a service is trusted by its CA: {ENCODE}");
     if let Some(node) = fields.required("caBundle", &fix) {

@@ -22,8 +22,7 @@ use crate::{
 pub struct GroupDefinition {
     /// The plugins of the group. Each has its own name.
     pub members: Vec<MemberDefinition>,
-    /// The condition under which the group allows a request. It uses every plugin of the group; in a document of
-    /// Kubewarden, it may use only some.
+    /// The condition under which the group allows a request.
     pub expression: GroupExpression,
     /// The denial that the group returns. When it denies a request, the causes are added.
     pub denial: Denial,
@@ -104,7 +103,6 @@ const PLUGINS: &str = "plugins";
 pub(crate) struct GroupParts<'a> {
     pub(crate) members: Vec<MemberDefinition>,
     pub(crate) expression: GroupExpression,
-    /// The names and nodes of the members that the group's expression does not use.
     pub(crate) unused: Vec<(&'a str, Node<'a>)>,
 }
 
@@ -136,7 +134,6 @@ fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
     })
 }
 
-/// Reads the members of a group in the field `members_path`, each with `read`, and the group's `expression`.
 pub(crate) fn read_parts<'a>(
     fields: &mut Fields<'a>,
     members_path: &'static str,

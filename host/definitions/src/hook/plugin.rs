@@ -51,7 +51,6 @@ pub struct PluginPart<'a> {
 }
 
 impl<'a> PluginRole<'a> {
-    /// Describes the plugin with this role in `stage`.
     pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
         let of_stage = |path: &str| PluginPart {
             name: stage.spec.name.clone(),

@@ -166,8 +166,7 @@ fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // A request for a Namespace object has no namespace, so the object's name counts instead. Thus the Namespace
-        // and the objects in it are decided by the same plugin.
+        // A Namespace and the objects in it must be decided by the same plugin.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));
@@ -205,7 +204,6 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // Each stage chooses differently: a namespace that is in the share of one stage may not be in that of another.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
     // All replicas and later versions of the program must choose the same requests, so the exact numbers are tested.

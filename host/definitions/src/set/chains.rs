@@ -76,9 +76,8 @@ pub(crate) fn define<'a>(
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The names that are taken. The key is the kind of thing that is named (such as `binding`), its phase and its
-    /// name. The value is the location of the first definition with the name, and whether other definitions may share
-    /// it.
+    /// The taken names, by kind of thing (such as `binding`) and phase, with the location of the first definition of
+    /// the name, and whether others may share it.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -164,7 +163,6 @@ impl Chains {
         defined
     }
 
-    /// Records a name that the definition takes, or reports that another definition has taken it.
     fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
             of,

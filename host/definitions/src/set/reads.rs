@@ -62,7 +62,6 @@ impl Reads {
         Self::new(self.0.forms.clone())
     }
 
-    /// Returns whether the files to which definitions refer are unchanged since they were read.
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
         let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
@@ -84,7 +83,6 @@ impl Reads {
         read
     }
 
-    /// Parses a text that is not in a set. Mistakes give `name` as the name of its file.
     pub(crate) fn text(&self, name: &str, text: &str) -> ReadFile {
         let mut mistakes = Mistakes::new();
         self.documents(document::read_text(name, text, &mut mistakes), mistakes)
@@ -96,7 +94,6 @@ impl Reads {
         ReadFile::new(documents, mistakes, &self.0.forms)
     }
 
-    /// Returns the definitions in these files. A definition is left out if its name cannot be read.
     pub(crate) fn definitions<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -104,8 +101,7 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may return its ID.
-    /// If it does not, the definition is left out.
+    /// Returns the definitions in these files. `unnamed` may return the ID of one whose name cannot be read.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

@@ -91,7 +91,6 @@ pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> O
     last.map(|(index, _)| index)
 }
 
-/// Describes an entry that cannot be used; `None` if neither its text nor its path identifies the definition.
 fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(set, file)?,

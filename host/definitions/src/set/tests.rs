@@ -77,7 +77,6 @@ fn stored_definitions_keep_their_text_and_comments() {
         .iter()
         .map(|stored| stored.chain.as_ref().map(ToString::to_string))
         .collect();
-    // The last definition has a mistake, so it defines no chain.
     assert_eq!(
         chains,
         [
@@ -185,7 +184,6 @@ fn the_documents_of_a_policy_include_its_bindings() {
     }
 }
 
-/// Creates entries of a store from these documents. The path of each is the kind and name of its definition.
 fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     let entry = |text: &String| {
         let stored = of("f", text).documents();
@@ -272,7 +270,6 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let expected = format!("pods: s\np: \n{gone}{}", gone.replace("/a", "/b"));
     assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
 
-    // Now the policy in the last version of the binding is missing as well, so no version is served.
     let stray = entries(&[binding("b", "gone")]);
     assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
 
@@ -318,7 +315,6 @@ fn constraints_are_set_aside_with_their_template() {
     assert_eq!(bad, ["ConstraintTemplate/few", "Few/one"]);
     let chains = usable.served().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");
-    // The last version of the template is served, so its constraint is not set aside.
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);
     usable.set_aside(
         path,

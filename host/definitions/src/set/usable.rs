@@ -99,7 +99,6 @@ pub struct Usable {
     pub bad: Vec<BadDefinition>,
     /// The texts of the last valid versions that are served instead of unusable definitions.
     previous_versions: Vec<DefinitionFile>,
-    /// The paths of files whose current version is not served.
     withheld_paths: Vec<PathBuf>,
 }
 
@@ -198,8 +197,7 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects entries that need another definition which is missing or contradicts them, such as a binding without its
-    /// policy. Called after all entries were read, because the other definition may come later.
+    /// Rejects entries that need a definition that is missing or contradicts them, as a binding needs its policy.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -239,14 +237,12 @@ impl Classifier<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Returns the mistakes between definitions: one refers to a missing definition, or contradicts another.
     fn unbound(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
         mistakes
     }
 
-    /// Adds the definitions of an entry, or returns their mistakes.
     fn take(
         &mut self,
         entry: &DefinitionFile,
@@ -354,8 +350,7 @@ impl Usable {
     }
 }
 
-/// Returns the rank of a definition. Of two conflicting definitions, the one with the lower rank is kept. An unchanged
-/// definition in force has the lowest rank, a new one the highest.
+/// Returns the rank of a definition. Of two conflicting definitions, the one with the lower rank is kept.
 fn conflict_rank(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,

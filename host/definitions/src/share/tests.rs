@@ -67,7 +67,6 @@ fn the_requests_of_a_share_are_distributed_evenly() {
                 .all(|distance| (least..=least + 1).contains(distance)),
             "{share}"
         );
-        // The result repeats every 10,000 requests, even at the largest counter.
         assert_eq!(share.is_due(u64::MAX), share.is_due(u64::MAX % 10_000));
     }
     let tenth: Share = "10%".parse().unwrap();

@@ -24,8 +24,7 @@ use crate::{
     change::{file_of, free_path},
 };
 
-/// If definitions are missing, this takes effect after the files have been unchanged for this time: a file that is
-/// being written may be valid when only a part is in it, and a directory that is being replaced may be empty.
+/// Removals take effect after the files have been unchanged for this time, because a file may be half-written.
 const REMOVAL_QUIET: Duration = Duration::from_secs(2);
 
 /// The maximum time to wait for a program that is writing a file. If it is exceeded, the file is reported as a mistake.
@@ -33,10 +32,9 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store of definitions in files and directories, which people also edit.
 ///
-/// Files are read by [`read_files`](crate::read_files), with two precautions. While a program is writing a file, the
-/// read waits for it, and fails after 20 s. A file that may be incomplete is used only after 2 s without a change. A
-/// commit replaces whole files. If a file is a symbolic link, its target is replaced, but only the link is removed. New
-/// definitions are written to the first directory. If a commit was killed, the first read removes its temporary files.
+/// A read waits for a program that is writing a file, at most 20 s. A file that may be incomplete is used only after 2
+/// s without a change. A commit replaces whole files. For a symbolic link, its target is replaced, but only the link is
+/// removed. New definitions are written to the first directory.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
@@ -44,11 +42,9 @@ pub struct FileStore {
     read: watch::Sender<Option<Fingerprint>>,
     /// The texts and definitions that were last read without mistakes; `None` if there are none.
     complete: Mutex<Option<Complete>>,
-    /// Notices changes of the files, and wakes the task that waits in `changed`.
     watch: Mutex<Option<Watch>>,
     /// The files that other programs are writing. They are tracked from the first call of `changed` on.
     writers: OnceLock<FileWriters>,
-    /// The warnings about directories that had no definitions when the store was last read.
     empty: Mutex<Vec<Mistake>>,
     config: WatchConfig,
     writer_timeout: Duration,
@@ -117,7 +113,6 @@ impl FileStore {
         })
     }
 
-    /// Waits until the files seem complete. Returns their texts, and their state just before they were read.
     async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
         let (mut reading, last) = (SettledRead::default(), Arc::new(last));
         let mut has_logged = false;
@@ -241,7 +236,6 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // Another task has read the store, so from now on, changes since that read are reported.
                 _ = read.changed() => {}
             }
         }
@@ -281,7 +275,7 @@ impl Complete {
     }
 
     /// Returns whether the files may be half-written: a file was truncated, a new file is blank, or the definitions
-    /// enforce less than before. With mistakes, nothing goes live, so the definitions are not compared.
+    /// enforce less than before.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

@@ -6,12 +6,9 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Returns whether a request that was refused before may now be allowed: a stage or rule is missing, the conditions or
-/// policies of a stage differ, its plugin has lost settings, or there is a new exception.
-///
-/// A stage that has become stricter also counts as different, because selectors and expressions are only compared for
-/// equality. Changes that truncating a file cannot cause do not count: a different module or URL, different values in
-/// settings, and additional rules.
+/// Returns whether a request that was refused before may now be allowed. Selectors and expressions are only compared
+/// for equality, so a stricter stage counts too. Changes that truncating a file cannot cause, such as a different URL,
+/// do not count.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {
         let mut others = before.exceptions.iter();

@@ -84,8 +84,7 @@ impl FilesRead {
     }
 }
 
-/// Reads files repeatedly until all of them have been unchanged for a while. So no read happens while a ConfigMap's
-/// link is swapped, while a directory that is being removed looks empty, or while a half-written file is valid.
+/// Reads files repeatedly until all of them have been unchanged for a while, so that none is half-written.
 #[derive(Debug, Default)]
 pub(super) struct SettledRead {
     listing: FileListing,
@@ -137,7 +136,6 @@ fn kept_changing(paths: &[PathBuf]) -> FilesRead {
 struct FileListing {
     /// The state of each given path and, if it is a symbolic link, of its target.
     paths: Vec<[Option<Stamp>; 2]>,
-    /// The files at the given paths and their states. Each file is listed once.
     files: Vec<(PathBuf, Option<Stamp>)>,
     mistakes: Mistakes,
 }
@@ -202,7 +200,6 @@ impl FileListing {
     }
 }
 
-/// Returns the state of a path from its metadata; `None` if the metadata could not be read.
 fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::from_metadata(&metadata))
 }
@@ -210,7 +207,6 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
 fn fix_of_unread(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
-        // The path does not exist. So it was given by itself, because the files of a directory have just been listed.
         Err(_) => {
             "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
              of the configuration"

@@ -6,7 +6,6 @@ use admittance_admission::{Decision, Outcome, RefusalCause};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The recorded response of kube-apiserver to a request.
 #[derive(Deserialize)]
 pub(crate) struct RecordedAnswer {
     pub(crate) status: u16,
@@ -37,7 +36,6 @@ impl RecordedAnswer {
         self.status >= 400 && !message.contains(" is invalid: ")
     }
 
-    /// Returns how the outcome differs from this recorded response; `None` if they agree.
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
         let (here, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),
@@ -110,7 +108,6 @@ impl RecordedAnswer {
 /// The fields of `metadata` that are missing in the recorded objects.
 const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
-/// Parses the text as JSON, so that the order of fields does not matter. Text that is not JSON becomes a string.
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }

@@ -22,13 +22,11 @@ use admittance_definitions::{ChainDefinition, load};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Returns the path of a file with data that were recorded from kube-apiserver.
 fn data(name: &str) -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.join("tests/conformance/data").join(name)
 }
 
-/// Parses a recorded file, in which each line is a JSON document.
 fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let text = fs::read_to_string(data(name)).unwrap();
     text.lines()

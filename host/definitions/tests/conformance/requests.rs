@@ -87,7 +87,6 @@ impl PathTarget {
     }
 }
 
-/// Returns the object as the API server would store it, with default values and a resource version.
 fn stored_object(object: Value) -> Value {
     let mut object = defaulted(object);
     object["metadata"]["resourceVersion"] = json!("3665");
@@ -203,7 +202,6 @@ impl ConformanceRequest {
         pairs.into_iter().map(request).collect()
     }
 
-    /// Returns how the outcome of the request differs from the recorded response; `None` if they agree.
     async fn difference(&self, cluster: &ConformanceCluster, existing: &[Value]) -> Option<String> {
         for request in self.admission_requests(existing) {
             let outcome = cluster.admit(request).await;

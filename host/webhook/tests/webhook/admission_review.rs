@@ -575,7 +575,6 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
         (503, None, 1),
         (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 1),
         (404, Some("0"), 1),
-        // The webhook asks for a retry after the deadline, so the call fails immediately.
         (503, Some("3600"), 1),
     ] {
         let request = pod_create();
@@ -607,13 +606,11 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
         }
-        // The same review is sent in every retry.
         let first = server.arrived.recv().await.unwrap();
         for _ in 1..calls {
             assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
         }
     }
-    // This webhook always asks for a retry, but the number of retries is limited.
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let (_server, webhook) = serve(

@@ -43,7 +43,6 @@ async fn connections_to_a_webhook_server_are_reused() {
         }
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // The next webhook has another path on the same server, so it uses the same connection.
         let other = WebhookConfig {
             target: service(ServiceNaming::Bcs, "/other"),
             ..config(Protocol::BcsResource, &authority)
@@ -269,7 +268,6 @@ async fn truncated_answers_of_webhooks_are_failures() {
             FailureKind::InvalidResponse,
         ),
     ] {
-        // Each case is tested with and without a TLS `close_notify` at the end of the connection.
         for says_goodbye in [true, false] {
             let authority = WebhookAuthority::new();
             let (listener, clients) = mute().await;

@@ -44,7 +44,6 @@ fn review(version: ReviewVersion) -> Protocol {
     }
 }
 
-/// Returns clients that connect to this server for the BCS and the Kubernetes host name of the service.
 fn clients_of(server: &TestWebhook) -> WebhookClients {
     let address = server.address.to_string();
     WebhookClients::new(AddressOverrides::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())
@@ -61,7 +60,6 @@ fn config(protocol: Protocol, authority: &WebhookAuthority) -> WebhookConfig {
     }
 }
 
-/// Starts a server that is certified for both host names. Returns it with a webhook that calls it.
 fn serve(protocol: Protocol, handler: server::AnswerHandler) -> (TestWebhook, Webhook) {
     let authority = WebhookAuthority::new();
     let server = TestWebhook::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);

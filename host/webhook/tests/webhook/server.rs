@@ -52,7 +52,6 @@ pub(crate) struct TestWebhook {
 }
 
 impl TestWebhook {
-    /// Starts a server with TLS that offers HTTP/2 and HTTP/1.1.
     pub(crate) fn start(mut tls: ServerConfig, handler: AnswerHandler) -> Self {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)
@@ -111,7 +110,6 @@ impl TestWebhook {
         }
     }
 
-    /// Returns the number of connections whose TLS handshake was completed.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -207,7 +205,6 @@ pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Ans
     Arc::new(move |_| Some(answer()))
 }
 
-/// Returns a handler that answers every request with status 200 and the request's own body.
 pub(crate) fn echo() -> AnswerHandler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }

@@ -245,7 +245,6 @@ async fn a_server_without_tls_is_reported() {
     assert!(failure.message.contains("does not speak TLS"), "{failure}");
 }
 
-/// The URL of a webhook may begin with `http:` only in the BCS protocol.
 #[tokio::test]
 async fn only_bcs_urls_may_use_plain_http() {
     let server = TestWebhook::start_plain(echo());

@@ -37,7 +37,6 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
     lost
 }
 
-/// Lists the properties of a stage that native stages cannot express.
 fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
     let of_hook = stage.hook.without_native_form();
     let of_spec = [

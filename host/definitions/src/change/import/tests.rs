@@ -87,7 +87,6 @@ fn a_webhook_without_a_native_form_is_not_converted() {
     let (result, _, notes, _) = one(&webhook(second));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
-    // Without the different `matchPolicy`, both webhooks can be converted, and each stage keeps its own rules.
     let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
     assert_eq!(result, ImportResult::Exact);
     let stages = &chains(&native)[0].stages;
@@ -232,7 +231,6 @@ spec:
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("namespaced-team-a-labels"))
     );
-    // An import reports the warnings of `check` as notes.
     assert!(notes[0].contains("policyServer"), "{notes:?}");
     let imported = chains(&native);
     assert_eq!(
@@ -328,7 +326,6 @@ fn items_of_a_list_are_imported_one_by_one() {
         body.trim_end()
     );
     assert_eq!(of(&text).definitions[0].result, ImportResult::Exact);
-    // An item that is not converted becomes a document of its own, and gets the `kind` that its list named.
     let kept = of(&text.replace(", caBundle: ", " } #"));
     assert_eq!(kept.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&kept.text)[0].name, "images");

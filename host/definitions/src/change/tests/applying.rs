@@ -3,7 +3,6 @@ use std::path::Path;
 use super::{chain, json, line, set, summary, text, to};
 use crate::{DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StoreKind, read_files};
 
-/// Returns the content of the file after the text `new` was applied.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
     let old = set(&[(file, text_of_file)]);
     let change = old
@@ -31,7 +30,6 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             changed(&line("b")),
             format!("{}\n", changed(&line("b"))),
         ),
-        // Comments in the applied text replace the comments in the file.
         (
             "f.yaml",
             format!("\u{feff}# Old.\n\n{b}    # Old.\n"),
@@ -44,7 +42,6 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             format!("# New.\n{b}"),
             format!("# New.\n{b}"),
         ),
-        // If JSON is applied to a YAML file, it stays JSON. If YAML is applied to a JSON file, it becomes JSON.
         (
             "f.yaml",
             b.clone(),
@@ -74,7 +71,6 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
     for (file, old, new, expected) in table {
         assert_eq!(applied(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
     }
-    // If a text with several definitions is applied, each definition is written to the file that contains it.
     let a = chain("a");
     let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
@@ -90,7 +86,6 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         text(&change.set, "b.yaml"),
         Some(format!("# Of b.\n{}", changed(&b)))
     );
-    // Applying an unchanged definition writes nothing, whatever its line breaks and document marker.
     for same in [
         b.clone(),
         b.replace('\n', "\r\n"),
@@ -123,7 +118,6 @@ fn a_file_with_several_definitions_cannot_be_changed() {
         );
         assert_eq!(applied_to(&text, &changed), Err(message));
     }
-    // The applied definitions differ only in their formatting, so they count as unchanged.
     assert_eq!(
         applied_to(
             &format!("{a}---\n{b}"),
@@ -162,7 +156,6 @@ fn chains_of_different_phases_may_have_the_same_name() {
         summary(&change),
         "AdmissionChain/a Changed, AdmissionChain/a Unchanged; ~v.yaml"
     );
-    // A mutating chain can be replaced by a validating one if no other chain has its name.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
         summary(
@@ -321,7 +314,6 @@ fn a_refused_apply_says_why() {
             a.clone(),
             "AdmissionChain/a is an item of the list in f.yaml:3:10; edit that file".to_owned(),
         ),
-        // Conflicts between the applied text and a definition in a file are reported at the applied text.
         (
             beside.clone(),
             "{ apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: { name: b } }".to_owned(),
@@ -348,7 +340,6 @@ fn a_refused_apply_says_why() {
             .to_string();
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
     }
-    // A definition with mistakes can be replaced by a valid one.
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
         (

@@ -51,7 +51,6 @@ fn a_refused_deletion_says_why() {
             .to_string();
         assert_eq!(error, expected);
     }
-    // The deletion fails if another definition has a mistake, but not if the deleted definition has one.
     let wrong = chain("wrong").replace("CREATE", "CREAT");
     let set = set(&[("a.yaml", &chain("a")), ("w.yaml", &wrong)]);
     let error = set.delete(&id("AdmissionChain/a")).unwrap_err().to_string();

@@ -33,7 +33,6 @@ fn document(index: usize) -> impl Strategy<Value = String> {
     ]
 }
 
-/// Generates a file, and the number of documents in it.
 fn file() -> impl Strategy<Value = (usize, String)> {
     let parts = |count: usize| {
         let documents: Vec<_> = (0..count).map(document).collect();
@@ -76,7 +75,6 @@ proptest! {
             let alone = set(&[("f.yaml", &one.text)]).documents();
             let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
             prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
-            // Applying the document writes nothing, because the set already contains its definition.
             let again = old.apply(&one.text, "new", ExpectedDefinitions::Any, &|_| None).unwrap();
             prop_assert_eq!(&again.files, &[]);
             prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);

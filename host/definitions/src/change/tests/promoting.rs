@@ -5,7 +5,6 @@ use crate::document::to_json;
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// Returns the content of the file after the candidate in it was promoted.
 fn promoted(file: &str, old: &str) -> String {
     let set = set(&[(file, old)]);
     let chains = set.chains().unwrap();
@@ -33,12 +32,10 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
             "{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }",
             "{ plugin: { source: file:b.wasm }, name: s }",
         ),
-        // The candidate has no `digest`, so the digest of the plugin is removed. `settings` and `memory` are kept.
         (
             "{ name: s, plugin: { digest: '{PIN}', source: file:a.wasm, settings: { a: 1 }, memory: 1MiB }, candidate: { source: 'oci://r.example.com/b:2', refresh: 1h } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/b:2', settings: { a: 1 }, memory: 1MiB, refresh: 1h } }",
         ),
-        // The candidate has no `refresh`, so the `refresh` of the plugin is removed; the candidate's digest is added.
         (
             "{ name: s, plugin: { source: 'oci://r.example.com/a:1', refresh: 1h }, candidate: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
@@ -164,7 +161,6 @@ fn a_refused_promotion_says_why() {
     let change = both.promote(&"Validating:pods/images".parse().unwrap()).unwrap();
     assert_eq!(summary(&change), "AdmissionChain/pods Changed; ~v.yaml");
 
-    // A stage cannot be promoted if the file contains further definitions.
     let beside = set(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);
     let error = beside.promote(&"pods/images".parse().unwrap()).unwrap_err();
     assert_eq!(
@@ -172,7 +168,6 @@ fn a_refused_promotion_says_why() {
         "AdmissionChain/pods is one of several documents in its file, at f.yaml:2:1; edit that file"
     );
 
-    // The promotion fails if another definition has a mistake.
     let error = set(&[("m.yaml", &mutating), ("w.yaml", "kind: Pod")])
         .promote(&"pods/images".parse().unwrap())
         .unwrap_err();

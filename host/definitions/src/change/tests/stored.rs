@@ -14,7 +14,6 @@ fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
 }
 
-/// Returns the files of the set if `kind` is `Files`, or the entries of its store if `kind` is `Entries`.
 fn of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
     set.files().iter().filter(|file| file.kind == kind).collect()
 }
@@ -30,7 +29,6 @@ fn to_store(id: &DefinitionId) -> Option<Destination> {
     })
 }
 
-/// Returns the text of an entry: an `AdmissionChain` with these labels and annotations.
 fn with_metadata(labels: &str, annotations: &str) -> String {
     let metadata = format!(r#"{{"name": "b", "labels": {labels}, "annotations": {annotations}}}"#);
     absolute(&json("b")).replace(r#"{"name": "b"}"#, &metadata)
@@ -94,7 +92,6 @@ fn the_items_of_a_list_are_applied_one_by_one() {
             .unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
-    // A mistake in an item of a list is reported at the position of the item.
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
     let error = old
         .apply(&wrong, "new", ExpectedDefinitions::Any, &to_store)
@@ -242,7 +239,6 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // A text with a relative path is written to a store. The mistake is reported at its position in the text.
     let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
@@ -253,7 +249,6 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    // The same text can be applied to a file, because a file has a directory.
     empty
         .apply(
             &json("b"),

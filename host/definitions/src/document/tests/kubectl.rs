@@ -119,7 +119,6 @@ fn aliases_may_expand_a_document_at_most_a_hundredfold() {
         "{}",
         reading("f.yaml", &lists)
     );
-    // Each alias in the text counts as a written value, so a value can be used 4000 times.
     let aliases = |count: usize| format!("a: &a 1\nb: [{}]", vec!["*a"; count].join(","));
     assert!(read(&aliases(4000)).is_ok());
     let text = format!(
@@ -172,10 +171,8 @@ fn mistakes_have_positions_within_the_text() {
 #[test]
 fn documents_that_kubectl_accepts_are_parsed() {
     for text in [
-        // The second line of a quoted text may be indented like its key, or less.
         "validations:\n    - expression: \"object.metadata.name != 'x' ||\n      object.metadata.namespace != 'y'\"",
         "validations:\n    - expression: 'true ||\n false'",
-        // A closing bracket may be indented like the key of its list.
         "validations: [\n    { expression: \"true\" },\n  ]",
         "validations:\n  - {\n    expression: \"true\"\n  }",
         "validations:\n  - {\n\texpression: \"true\"\n\t}",
@@ -280,7 +277,6 @@ spec:
             ),
         ]
     );
-    // Converted to JSON, the text has no such ambiguities: JSON has the same values in both versions of YAML.
     let json = serde_json::to_string(&read(text).unwrap()[0]).unwrap();
     assert_eq!(load_text("a.json", &json).unwrap()[0].warnings, []);
 }

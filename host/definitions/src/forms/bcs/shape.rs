@@ -80,8 +80,7 @@ const SELECTOR: Shape = Shape::Object(&[
 ]);
 
 impl Shape {
-    /// Gives the keys of a value BCS's documented spelling and order. Unknown keys are moved to the end unchanged. If
-    /// two spellings of one key are present, the second counts as unknown. Known fields that are null are dropped.
+    /// Gives keys BCS's documented spelling and order, and drops known fields that are null. Unknown keys come last.
     pub(super) fn normalize_keys(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(members)) => {
@@ -109,8 +108,7 @@ impl Shape {
         }
     }
 
-    /// Adds the unset fields to a value and drops its unknown fields, as the BCS driver does. The keys of the value
-    /// must be [normalized](Self::normalize_keys).
+    /// Adds unset fields and drops unknown ones, like the BCS driver. Keys must be [normalized](Self::normalize_keys).
     pub(super) fn with_unset_fields(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(mut members)) => {

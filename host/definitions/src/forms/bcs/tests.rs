@@ -25,7 +25,6 @@ const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service","path":"","port":0},"namespaceSelector":null},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service","path":"/","port":443}}]}"#;
 
-/// Returns the definition from BCS's API documentation as a custom resource.
 fn custom_resource() -> String {
     format!(
         r#"{{"apiVersion":"bkbcs.tencent.com/v2","kind":"AdmissionWebhookConfiguration","metadata":{{"name":"webhook-test","namespace":"bkbcs","uid":"u"}},"status":{{}},"spec":

@@ -103,10 +103,8 @@ impl ConstraintDocument {
         self.parameters = spec.optional("parameters").map(|node| LocatedValue::new(&node));
     }
 
-    /// Returns the constraint's actions on a violation. The list is empty for a dry run; `None` means that the
-    /// constraint is not enforced at admission.
-    ///
-    /// With a `path`, the actions are for the objects that it generates, otherwise for the objects in requests.
+    /// Returns the actions on a violation by an object in a request or, with a `path`, by a generated object. `None`
+    /// means that the constraint is not enforced at admission.
     pub(super) fn actions(&self, is_cel: bool, path: Option<&ExpansionPath<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
@@ -141,7 +139,7 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// Warns if the constraint applies only to generated objects. The caller ensures that none are generated.
+    /// Warns if the constraint applies only to generated objects.
     pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
         (self.matching.source == ObjectSource::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";

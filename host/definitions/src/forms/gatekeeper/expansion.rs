@@ -150,7 +150,6 @@ impl<'a> ExpansionPath<'a> {
         &self.last().generation.kind
     }
 
-    /// Returns the action for violations by objects of the last template; `None` for the constraint's own action.
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
         self.last().enforcement
     }

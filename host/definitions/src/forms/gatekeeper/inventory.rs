@@ -1,7 +1,6 @@
 //! Finds out which kinds of objects in the cluster a Rego policy reads.
 
-/// Returns the kinds of objects in all references to `data.inventory`. Returns `None` if a reference has a variable in
-/// place of the kind, because then the policy can read any kind.
+/// Returns the kinds in all references to `data.inventory`; `None` if a variable in one can stand for any kind.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {

@@ -150,8 +150,7 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// Returns conditions for those parts of the match that rules and selectors cannot express. `excluded` lists the
-    /// namespaces that Gatekeeper's `Config` excludes.
+    /// Returns conditions for what rules and selectors cannot express, including the `excluded` namespaces.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();

@@ -129,8 +129,7 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports a mistake if the location of another mutator for the same objects contradicts this one, for example if
-    /// one expects a list where the other expects an object. Gatekeeper applies neither of two such mutators.
+    /// Reports another mutator for the same objects whose location contradicts this one. Gatekeeper applies neither.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],
@@ -198,7 +197,6 @@ impl ApplyTo {
                 .any(|operation| other.operations.contains(operation))
     }
 
-    /// Returns a rule for requests that match both `rule` and this entry of `applyTo`; `None` if there are none.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let matching = words.iter().filter(|word| match matcher {

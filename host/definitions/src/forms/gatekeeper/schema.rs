@@ -73,7 +73,6 @@ impl LocatedValue {
     }
 }
 
-/// Checks values against a schema like those in a CustomResourceDefinition.
 pub(super) struct SchemaCheck<'m> {
     pub(super) mistakes: &'m mut Mistakes,
     /// Warnings about fields that are missing in the schema, because an API server would drop them.

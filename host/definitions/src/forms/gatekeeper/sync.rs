@@ -72,7 +72,6 @@ pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
     })
 }
 
-/// Reads an entry of `match`, which lists namespaces, and the processes of Gatekeeper that exclude them.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
     let Some(mut fields) = node.object() else {
         return;

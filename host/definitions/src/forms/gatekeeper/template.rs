@@ -76,7 +76,6 @@ struct ConstraintStage<'a> {
 }
 
 impl ConstraintStage<'_> {
-    /// Returns the name of the stage: the name of the constraint, followed by the names of the expansion templates.
     fn name(&self) -> String {
         match &self.path {
             Some(path) => format!("{}/{}", self.constraint.name, path.name()),
@@ -91,14 +90,12 @@ impl ConstraintStage<'_> {
         }
     }
 
-    /// Returns the actions on a violation in this stage; `None` if the constraint is not enforced at admission.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.path.as_ref())
     }
 }
 
 impl TemplateDocument {
-    /// Creates the template's chain. It has a stage for each constraint, and the stages are sorted by name.
     pub(super) fn chain(&self, others: &GatekeeperDocuments<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
         let (constrained, mut warnings) = self.constraint_stages(others, mistakes);
         let syncs = &others.syncs;
@@ -240,7 +237,6 @@ impl TemplateDocument {
         }
     }
 
-    /// Creates the spec of the stage for a constraint; `None` if the constraint is not enforced at admission.
     fn spec(&self, constrained: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
         let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
         let constraint = constrained.constraint;
@@ -311,7 +307,6 @@ impl RegoCode {
         plugin
     }
 
-    /// Returns the synced kinds that the policy reads.
     fn inventory(&self, syncs: &[&SyncDocument]) -> Vec<ClusterKind> {
         if !self.mentions("inventory") {
             return Vec::new();

@@ -142,7 +142,6 @@ spec:
         (&of_b.settings["version"], &of_b.settings["libs"]),
         (&json!("v0"), &json!(["package lib.a"]))
     );
-    // Several kinds are synced. The policy reads only nodes, so only nodes are in its settings.
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
     let kinds = [
         ClusterKind::new("v1", "Namespace"),

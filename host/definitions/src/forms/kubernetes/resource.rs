@@ -11,7 +11,6 @@ use crate::document::{Node, readers};
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
-    /// The resources with a schema, one for each kind and version.
     pub(super) resources: Vec<SchemaResource>,
 }
 

@@ -104,7 +104,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> LabelRequiremen
     LabelRequirement::new(key, operator, values).unwrap()
 }
 
-/// The document looks as an API server returns it. One webhook is never called, and one stage calls a plugin.
+/// The document looks as an API server returns it.
 #[test]
 fn a_webhook_configuration_becomes_a_chain() {
     let text = format!(

@@ -72,8 +72,7 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
     }
 }
 
-/// Warns about values in mutations that do not fit the schema of a kind in the rules. If no such schema is known, warns
-/// only about values that fit no kind at all.
+/// Warns about values in mutations that do not fit the schema of a kind in the rules.
 pub(super) fn misfits(
     written: &[WrittenExpression],
     policy: &CompiledPolicy,
@@ -135,7 +134,6 @@ pub(super) fn warnings(
         };
         resources().find(is_named)
     });
-    // Several documents may contain a schema for the same kind. The first one is used.
     let mut named: Vec<&SchemaResource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);

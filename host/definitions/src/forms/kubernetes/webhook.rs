@@ -45,7 +45,6 @@ impl ConfigurationVersion {
     }
 }
 
-/// Reads a webhook as a stage, and reports missing fields. If the webhook has no rules, the stage has none either.
 pub(super) fn read(
     node: &Node<'_>,
     phase: Phase,

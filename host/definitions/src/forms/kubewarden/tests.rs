@@ -219,7 +219,6 @@ fn mistakes_in_a_policy_are_reported() {
         assert_eq!(mistake.location.line, line, "{mistake}");
         assert!(mistake.to_string().contains(says), "{mistake}");
     }
-    // A policy in a namespace applies only to that namespace, so it cannot have a `namespaceSelector`.
     let text = WHOLE
         .replace("ClusterAdmissionPolicy", "AdmissionPolicy")
         .replace(

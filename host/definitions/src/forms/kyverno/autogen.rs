@@ -30,9 +30,8 @@ pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the placements of Pod templates to which a policy for Pods must be extended, each with the constraints of
-/// its stage. The list is empty unless the policy is for all Pods and nothing else. `controllers` are the resources to
-/// which the policy limits the extension; `None` means all resources that create Pods.
+/// Returns the placements of Pod templates to which a policy for Pods is extended, each with its constraints. If
+/// `controllers` is `None`, these are all resources that create Pods.
 pub(super) fn placements(
     constraints: &MatchConstraints,
     controllers: Option<&[String]>,

@@ -33,7 +33,6 @@ pub(super) struct ExceptionDocument {
 struct PolicyReference {
     kind: String,
     name: String,
-    /// The location of the reference to a policy, and its path in the document.
     at: (Location, String),
 }
 
@@ -79,8 +78,7 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     })
 }
 
-/// Reads the names and expressions of an exception's conditions. Because they are evaluated before the policy, the
-/// expressions may read only the request.
+/// Reads the exception's conditions. They are evaluated before the policy, so they may read only the request.
 fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();
@@ -102,8 +100,7 @@ fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
 }
 
 impl ExceptionDocument {
-    /// Adds the exception to all stages of the policies that it names. `chains` contains each chain with its policy's
-    /// kind.
+    /// Adds the exception to all stages of the policies that it names.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
             let of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);

@@ -15,7 +15,6 @@ fn cel(stage: &StageDefinition) -> &CelDefinition {
     stage.hook.get().unwrap()
 }
 
-/// Returns a policy of this kind for Pods, with these additional lines in its `spec`.
 fn of_pods(kind: &str, lines: &str) -> String {
     let lines = lines.trim().replace('\n', "\n  ");
     format!(
@@ -333,7 +332,6 @@ fn unsupported_fields_and_kinds_are_mistakes() {
     }
 }
 
-/// Returns the policy `p` for Pods, and an exception to it with this `spec`.
 fn with_exception(kind: &str, spec: &str) -> String {
     let expressions = match kind {
         "MutatingPolicy" => "mutations: [{ patchType: JSONPatch, jsonPatch: { expression: \"[]\" } }]",

@@ -13,7 +13,6 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::model::{ChainDefinition, StageDefinition};
 
-/// Returns the chain as a native document, in which it has this name.
 pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     let mut spec = Map::new();
     if chain.phase != Phase::default() {
@@ -106,7 +105,6 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     Json::Object(object)
 }
 
-/// Writes the failure policy, the timeout, the mode and so on of a stage, if they differ from the defaults.
 fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     if spec.failure_policy != FailurePolicy::default() {
         put(object, "failurePolicy", spec.failure_policy.as_str());
@@ -149,8 +147,7 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // `matchLabels` are read before `matchExpressions`. To keep the order, a label is written into
-            // `matchLabels` only if no expression precedes it.
+            // To keep the order, a label is written into `matchLabels` only if no expression precedes it.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

@@ -24,7 +24,6 @@ const WRITTEN: [&str; 2] = [
 pub(super) struct Canary {
     name: String,
     base: String,
-    /// The location of the annotation that names the canary's base.
     location: ValueLocation,
 }
 

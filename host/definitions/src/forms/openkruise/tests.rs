@@ -212,7 +212,6 @@ fn a_mistake_that_the_plugin_reports_is_located_in_the_sidecar_set() {
     assert_eq!((location.line, location.column), (11, 24));
 }
 
-/// Returns a SidecarSet with these annotations. It selects the Pods whose label `app` has this value.
 fn set(name: &str, annotations: &str, label: &str) -> String {
     format!(
         "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\n\

@@ -72,7 +72,6 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     })
 }
 
-/// Reads the expressions of a Kubernetes policy. Reports mistakes, and leaves out expressions that have one.
 pub(crate) fn read_policy(
     fields: &mut Fields<'_>,
     has_params: bool,
@@ -159,7 +158,6 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     }
 }
 
-/// Returns the field `name` and its value if it is a string. Reports no mistake if it is not.
 fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
     let (_, node) = entry.children().into_iter().find(|(key, _)| *key == Some(name))?;
     let text = node.silent().string()?;

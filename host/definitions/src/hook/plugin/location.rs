@@ -10,9 +10,8 @@ use crate::{
     rego,
 };
 
-/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a group's member;
-/// `of_candidate` selects the candidate of the stage. If the setting is missing, returns the location of the innermost
-/// value on the way to it. Returns `None` if the file has changed since it was read.
+/// Returns the location of the setting at this JSON Pointer or, if the setting is missing, of the innermost value on
+/// the way to it. Returns `None` if the file has changed since it was read.
 ///
 /// If the setting is a text of several lines, `line` is the line of the mistake in it, counted from 1.
 pub fn setting_location(
@@ -30,7 +29,6 @@ pub fn setting_location(
         .or_else(|| stage.child("plugin")?.child("settings"))
         // A policy of Kubewarden has `settings` directly in its `spec`, not inside `plugin`.
         .or_else(|| stage.child("spec")?.child("settings"))
-        // A member of a policy group has `settings` directly in its own entry, not inside `plugin`.
         .or_else(|| stage.child("settings"))
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
@@ -67,7 +65,6 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let candidate = if of_candidate { source("candidate") } else { None };
     let module = candidate
         .or_else(|| source("plugin"))
-        // A policy of Kubewarden has `module` directly in its `spec`.
         .or_else(|| stage.child("spec")?.child("module"))
         // A member of a native group has `source` in its own entry, and a member of a Kubewarden group `module`.
         .or_else(|| stage.child("source"))

@@ -144,8 +144,7 @@ impl PluginFields {
     }
 }
 
-/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has an effect. `is_pinned`
-/// tells that the plugin has a `digest`.
+/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has an effect.
 fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((

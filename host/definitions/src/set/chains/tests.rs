@@ -60,7 +60,6 @@ fn definitions_are_loaded_from_directories_and_files() {
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
-    // `2.yaml` is read once, although its directory is given as well. A file that is given may have any extension.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
     assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);

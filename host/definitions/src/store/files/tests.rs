@@ -4,7 +4,6 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A temporary folder with a directory of definitions and a single file, and a store of both.
 struct ReadDirectory {
     folder: TempDir,
     store: FileStore,
@@ -30,7 +29,6 @@ impl ReadDirectory {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Reads the store. Returns each path with its text, or the error.
     async fn read(&self) -> String {
         match self.store.read().await {
             Ok(files) => {
@@ -54,7 +52,6 @@ impl ReadDirectory {
         }
     }
 
-    /// Waits until the store reports a change. The change has been made already, so it must be reported soon.
     async fn changed(&self) {
         let waited = tokio::time::timeout(Duration::from_secs(60), self.store.changed()).await;
         assert!(waited.is_ok(), "the change is not seen");
@@ -110,7 +107,6 @@ async fn a_commit_writes_all_changes_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // The second change of each commit expects a text that the file does not have. So the commit fails.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),
@@ -131,7 +127,6 @@ async fn changes_are_reported_until_they_are_read() {
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
     place.changed().await;
-    // The change is reported again, because the store was not read since then.
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
     // If a caller drops the future and waits again, it does not miss a change.
@@ -143,7 +138,6 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // While one caller waits, another one reads the change. The first gets it too, even if it is undone soon.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -178,7 +172,6 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// Reads the store. Returns how long it took, and the number of files.
 async fn timed(place: &ReadDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
     let files = place.store.read().await.unwrap();
@@ -194,7 +187,6 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     place.write("chains/c.yaml", &chain("c"));
     let (took, files) = timed(&place).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    // The file loses one of its two chains for a moment. The store waits, and reads it when both chains are back.
     place.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;
@@ -211,7 +203,6 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         place.write("more.yaml", &both);
         assert!(timed(&place).await.0 < SOON);
     }
-    // If a chain or a file is removed, the store waits before it reads, because more changes may follow.
     type Step = fn(&ReadDirectory);
     let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),
@@ -341,7 +332,6 @@ async fn reads_wait_for_a_file_that_is_being_written() {
     assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// The store waits for the rest of the file, but not forever. Then it reports a mistake, and does not read half of it.
 #[tokio::test]
 async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
@@ -383,7 +373,6 @@ async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
         }
     };
     let reading = async {
-        // Meanwhile the log is written, but this does not count as a change.
         let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
@@ -439,7 +428,6 @@ async fn drafts_of_a_killed_commit_are_removed() {
         ]
     );
     assert_eq!(left(""), ["chains", "more.yaml"]);
-    // Only the first read removes drafts, so a draft that is written later stays.
     place.write("chains/.admittance-Ab3dEf", "half");
     place.read().await;
     assert_eq!(left("chains").len(), 8);

@@ -10,11 +10,9 @@ struct WriteDirectory {
     root: tempfile::TempDir,
 }
 
-/// The path and content of every file below a directory.
 type DirectoryTree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl WriteDirectory {
-    /// Creates the directories, with the files that the changes in [`Self::changes`] replace and remove.
     fn new() -> Self {
         let place = Self {
             root: tempfile::tempdir().unwrap(),
@@ -31,7 +29,6 @@ impl WriteDirectory {
         self.root.path().join(name)
     }
 
-    /// Returns three changes, which replace a file, remove a file and create a file.
     fn changes(&self) -> [FileChange; 3] {
         let change = |name: &str, before: Option<&str>, after: Option<&str>| FileChange {
             path: self.path(name),
@@ -78,13 +75,11 @@ fn a_failed_change_is_undone() {
     let changes = place.changes();
     write(&changes).unwrap();
     assert_eq!(place.tree(), place.new_tree());
-    // However many of the changes have been made before one fails, all of them are undone.
     for made in 0..=changes.len() {
         undo(&changes).unwrap();
         assert_eq!(place.tree(), place.old(), "{made}");
         write(&changes[..made]).unwrap();
     }
-    // Another program has written one of the files after the change, so this file stays as it is.
     fs::write(place.path("chains/changed.yaml"), "mine").unwrap();
     undo(&changes).unwrap();
     let expected = place.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
@@ -108,7 +103,6 @@ fn one_unwritable_file_prevents_the_whole_change() {
     );
     assert!(message.starts_with(&expected), "{message}");
     assert_eq!(place.tree(), place.old());
-    // Now the third change fails because the directory of its new file is missing.
     let mut changes = place.changes();
     changes[2].path = place.path("nowhere/made.yaml");
     error(&changes);
@@ -171,7 +165,6 @@ fn symbolic_links_and_file_modes_are_kept_when_a_file_is_replaced() {
     let target = place.path("other/changed.yaml");
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
-    // Removing a file that is a link removes the link and keeps its target.
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
     let mode = fs::metadata(place.path("chains/made.yaml"))

@@ -144,7 +144,6 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
     // (body of a request, object that the driver returns for it)
     for (object, expected) in [
         (WRITTEN, &whole),
-        // If the returned object is sent again, the driver returns it unchanged.
         (whole.to_string().as_str(), &whole),
         (
             r#"{"kind":"admissionwebhook"}"#,
@@ -156,7 +155,6 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
                 "admissionWebhooks": null,
             }),
         ),
-        // A value of a wrong type is returned unchanged.
         (
             r#"{"kind":"admissionwebhook","metadata":1,"admissionWebhooks":[2,null],"resourcesRef":[]}"#,
             &json!({
@@ -261,7 +259,6 @@ fn an_updated_bcs_object_keeps_its_metadata() {
         },
         "resourcesRef": {"operation": "Update", "kind": "Deployment"},
         "admissionWebhooks": [],
-        // Unknown fields are kept. They are reported when the object is read as a definition.
         "unknown": 1,
     });
     assert_eq!(updated.to_text(), format!("{expected:#}\n"));

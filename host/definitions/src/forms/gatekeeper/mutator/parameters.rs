@@ -143,7 +143,6 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     })
 }
 
-/// Reads `assignDomain`, `assignPath` and `assignTag`, and checks that each is a valid domain, path or tag of an image.
 fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")

@@ -42,7 +42,6 @@ pub(crate) fn read(root: &Node<'_>) -> Option<TemplateDocument> {
     })
 }
 
-/// Reads the kind of the constraints, and the schema of their parameters.
 fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     let mut fields = node.object()?;
     let mut spec = fields.get_required("spec", "write `spec: { names: { kind: ... } }`", Node::object)?;

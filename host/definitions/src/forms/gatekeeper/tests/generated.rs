@@ -74,7 +74,6 @@ spec:
             "pods",
         ]
     );
-    // The plugin has equal settings in all stages, so that it is configured only once.
     let constraints = &plugin(&chain.stages[0]).settings["constraints"];
     for stage in &chain.stages {
         let plugin = plugin(stage);
@@ -119,7 +118,6 @@ spec:
     );
     assert!(chain.warnings().is_empty() || !chain.warnings()[0].message.contains("generated"));
 
-    // Without an expansion template, no objects are generated, so the constraint has no stage.
     let chain = one(&format!("{REGO}{}", constraint("jobs", &of("Job", "Generated"))));
     assert!(chain.stages.is_empty());
     let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();

@@ -267,7 +267,6 @@ spec:
     - { name: v2, served: true, storage: false }
 "#;
 
-/// Returns the policy, a binding for it, and a CustomResourceDefinition with the schema of the kind Widget.
 fn bound(policy: &str, kind: &str, name: &str) -> String {
     let actions = if kind == "Validating" {
         ", validationActions: [Deny]"
@@ -284,7 +283,6 @@ spec: {{ policyName: {name}{actions} }}
     )
 }
 
-/// Returns the warnings about a policy for the kind Widget with these expressions.
 fn type_warnings(versions: &str, variables: &str, validations: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -383,7 +381,6 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         );
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // If the value of a variable is invalid, its type is unknown, so there is no warning where the variable is used.
     let variables =
         "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
     let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
@@ -400,7 +397,6 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
             "spec.validations[0].messageExpression"
         ]
     );
-    // Expressions are not checked if the kind has no schema, or if the rule has a wildcard in place of the version.
     for versions in ["v2", "\"*\""] {
         let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
         assert_eq!(found, Vec::<String>::new(), "{versions}");
@@ -500,7 +496,6 @@ spec:
         assert!(warning.contains("for apps/v1/Deployment: "), "{warning}");
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // A second document with the same kind does not repeat the warning.
     fs::write(path("again.json"), APPS).unwrap();
     assert_eq!(warnings("object.spec.replica <= 5").len(), 1);
 }
@@ -526,7 +521,6 @@ fn an_unusable_openapi_document_is_a_mistake() {
     }
 }
 
-/// Returns the warnings about a MutatingAdmissionPolicy with this mutation for this resource.
 fn mutation_warnings(version: &str, resource: &str, patch: &str) -> Vec<String> {
     let policy = format!(
         r#"
