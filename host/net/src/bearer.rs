@@ -57,7 +57,6 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
 ///
 /// Returns the mistake in the file as a sentence.
 pub fn read_header(file: &Path, most: usize, scheme: &str) -> Result<HeaderValue, String> {
-    // The limit allows one byte more than `most`, so that a file that is too large is noticed.
     let text = read_secret_to_string(file, most as u64 + 1).map_err(|error| match error {
         SecretError::Unreadable(error) => error.to_string(),
         SecretError::WorldReadable => "every user may read it; `chmod o-r` it".to_owned(),

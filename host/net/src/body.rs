@@ -101,7 +101,6 @@ impl Replay {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Waits until the connection has read the body to its end or dropped it.
     pub(crate) async fn body_ended(&self) {
         self.0.ended.notified().await;
     }

@@ -137,7 +137,6 @@ mod tests {
         assert_eq!(body, "content");
         let part = body.slice(1..2);
         drop(body);
-        // The client `one` has its share of the memory, so it gets no more although some is free.
         assert!(BodyMemory::begin(&one).unwrap().take(100).is_err());
         assert!(BodyMemory::begin(&other).unwrap().take(200).is_ok());
         drop(part);

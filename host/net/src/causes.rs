@@ -46,7 +46,6 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Removes the link to the manual of rustls from a message, because the manual does not help users of this program.
 pub(crate) fn without_link(text: &str) -> String {
     let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
     text.get(..end).unwrap_or(text).to_owned()

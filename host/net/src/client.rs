@@ -219,7 +219,6 @@ impl ClientResponse {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(ClientError::Broken(error.into())),
                 Some(Ok(frame)) => {
-                    // A frame without data contains trailers, which are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }

@@ -19,8 +19,7 @@ const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The number of HTTP/2 frames that cost one unit of tokio's cooperative budget. They must cost something, because a
-/// single read may receive thousands of frames.
+/// The number of HTTP/2 frames that cost one unit of tokio's cooperative budget. A single read may receive thousands.
 const FRAMES_PER_UNIT: usize = 32;
 
 /// A connection for hyper's HTTP clients. It fails if the server sends too many informational responses to a request.
@@ -45,7 +44,6 @@ pub fn limited<S>(stream: S) -> LimitedStream<S> {
 )]
 pub struct TooManyInformational;
 
-/// The number of informational responses that a server may still send on a connection, and their total size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credit {
     heads: usize,
@@ -53,8 +51,7 @@ struct Credit {
 }
 
 impl Credit {
-    /// The credit that a server gets for each request. Servers usually send one or two informational responses, but a
-    /// slow server may report its progress every few seconds.
+    /// The credit that a server gets for each request. A slow server may report its progress every few seconds.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,
@@ -80,7 +77,6 @@ impl Credit {
 #[derive(Debug)]
 pub struct InformationalLimit(ConnectionState);
 
-/// What is known about a connection. It determines what its next bytes mean.
 #[derive(Debug)]
 enum ConnectionState {
     /// The connection uses HTTP/1 and waits for a request.
@@ -101,7 +97,7 @@ enum ConnectionState {
 
 #[derive(Clone, Copy, Debug)]
 enum HeadPosition {
-    /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived. The last of them is `last`.
+    /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived, and `last` is the last of them.
     Status { read: usize, last: u8 },
     /// The position is after the status of an informational response, in the rest of its head.
     Rest { is_line_empty: bool },
@@ -111,10 +107,8 @@ impl HeadPosition {
     const START: Self = Self::Status { read: 0, last: 0 };
 }
 
-/// Finds the frames in one direction of an HTTP/2 connection.
 #[derive(Debug, Default)]
 struct Frames {
-    /// The header of the current frame. Only its first `read` bytes have arrived.
     header: [u8; 9],
     read: usize,
     /// The number of bytes of the current frame, or of the preface, that are still to arrive.
@@ -154,7 +148,6 @@ impl Frames {
 }
 
 impl ConnectionState {
-    /// Looks for requests in the bytes that are sent to the server, and adds the credit for each.
     fn count_sent(&mut self, bytes: &[u8]) {
         match self {
             Self::Idle if bytes.starts_with(b"PRI * ") => {
@@ -165,9 +158,7 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // If these bytes begin a request, the server gets the credit for it. They may instead continue a request
-            // that was answered early. Then the server may still be sending the body of its answer, but that is counted
-            // only if it looks like an informational response.
+            // These bytes may also continue a request that was answered early. The credit then does no harm.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
@@ -183,8 +174,7 @@ impl ConnectionState {
         }
     }
 
-    /// Counts the informational responses in the bytes that were received. Returns the units of tokio's cooperative
-    /// budget that the bytes cost.
+    /// Counts the informational responses. Returns the units of tokio's cooperative budget that the bytes cost.
     fn count_received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
         match self {
             Self::Idle | Self::Switched => Ok(0),

@@ -149,11 +149,8 @@ pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// Returns how many client connections this many file descriptors allow. Each connection may need a second descriptor
-/// for its connection to the upstream.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    // Usually, `RESERVED` descriptors are left for other uses. If there are few, only half of them are left.
     let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)

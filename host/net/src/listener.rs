@@ -103,8 +103,7 @@ pub struct ConnectionLimits {
 
 #[derive(Debug)]
 pub struct Listener {
-    /// The bound port. It is a listener of the standard library, because the runtime that accepts connections may
-    /// differ from the runtime that binds the port.
+    /// A tokio listener would belong to the runtime that binds the port, which need not accept the connections.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
@@ -203,7 +202,7 @@ impl Listener {
                 }
             }
         }
-        // Connections in the queue are accepted before the port is closed, because closing it would reset them.
+        // The queue is emptied before the port is closed, because closing it would reset the connections in the queue.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -213,7 +212,6 @@ impl Listener {
     }
 }
 
-/// Returns whether a connection could not be accepted for a reason that concerns only its client.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -246,13 +244,11 @@ impl RefusedConnections {
     }
 }
 
-/// The open connections that exceed the limit, oldest first. Each is closed by its token.
 #[derive(Debug, Default)]
 struct ExcessConnections(VecDeque<CancellationToken>);
 
 impl ExcessConnections {
-    /// Adds a connection that exceeds the limit, and closes the oldest one if there are too many. Returns the signals
-    /// that stop the new connection.
+    /// Adds a connection, and closes the oldest one if there are too many. Returns the signals that stop the new one.
     fn enter(&mut self, stop: &StopSignals) -> StopSignals {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()

@@ -85,7 +85,6 @@ impl Identity {
 // The output of `Debug` does not contain the private key, which is secret.
 #[debug("SharedIdentity {{ source: {source:?}, .. }}")]
 pub struct SharedIdentity {
-    /// The place from which the PEM comes. It is shown in messages.
     source: Arc<Path>,
     pem: Arc<Mutex<IdentityPem>>,
 }
@@ -169,7 +168,6 @@ mod tests {
         let after = tls.current();
         assert!(!Arc::ptr_eq(&before, &after));
 
-        // This private key does not belong to the certificate, so the reload changes nothing.
         shared.replace(IdentityPem {
             key: second.key,
             ..first

@@ -15,12 +15,10 @@ use tokio::{
     task::coop,
 };
 
-/// The number of bytes that cost one unit of tokio's cooperative budget. Each operation costs one unit in addition. A
-/// task yields after 128 units, so after at most 128 KiB, which take about 0.1 ms.
+/// The number of bytes that cost one unit of tokio's cooperative budget. A task yields after 128 units.
 const BYTES_PER_UNIT: usize = 1 << 10;
 
-/// The largest number of bytes that one system call reads. Without this limit, the reader's buffer would grow with the
-/// body, and each growth would copy bytes that have been passed on.
+/// The largest number of bytes that one system call reads. Without it, the reader's buffer would grow with the body.
 const LARGEST_READ: u64 = 64 << 10;
 
 /// The largest number of bytes that one system call writes. The kernel would accept several MiB.
@@ -74,7 +72,6 @@ impl<S, O: StreamObserver<S>> Drop for TurnTakingStream<S, O> {
     }
 }
 
-/// Spends units of tokio's cooperative budget. When none are left, the next operation yields.
 fn spend(cx: &mut Context<'_>, units: usize) {
     for _ in 0..units {
         match coop::poll_proceed(cx) {
@@ -149,7 +146,6 @@ impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> 
     }
 }
 
-/// Returns the slices that one system call writes, as an array and the number of array elements that are used.
 fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
     let mut limited = [IoSlice::new(&[]); SLICES];
     let (mut used, mut rest) = (0, LARGEST_WRITE);

@@ -158,7 +158,6 @@ pub struct Upstream {
     keeps_host: bool,
 }
 
-/// The part of an upstream that [`Upstream::beside`] shares: its connections and tunnels.
 #[derive(derive_more::Debug)]
 #[debug("Shared {{ config: {config:?}, .. }}")]
 struct SharedUpstream {
@@ -412,7 +411,6 @@ impl Upstream {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = path_of(&head.uri);
         *request.version_mut() = Version::HTTP_11;
-        // The headers are copied if there is another server to try after this one.
         *request.headers_mut() = if is_last {
             std::mem::take(&mut head.headers)
         } else {

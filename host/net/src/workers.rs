@@ -38,8 +38,7 @@ pub(crate) fn count() -> usize {
 /// The time slice of the threads that serve connections. It is shorter than the default, but enough for most requests.
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
-/// The number of tasks that a thread runs before it checks its connections for new data. With tokio's default of 61,
-/// tasks that move large bodies for 0.1 ms each would delay other connections by several milliseconds.
+/// The number of tasks between two checks for new data. With tokio's default of 61, large bodies delay other requests.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
 /// Gives the current thread a short time slice, so that it can preempt other threads when it wakes. Since Linux 6.12, a
@@ -90,7 +89,6 @@ impl ServingThread {
         Self::start_with(name, || ())
     }
 
-    /// Starts a thread that serves connections. The thread calls `begin` first.
     #[allow(clippy::disallowed_methods, reason = "these are the threads that serve")]
     fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
@@ -102,7 +100,6 @@ impl ServingThread {
         thread::Builder::new().name(name.into()).spawn(move || {
             begin();
             shorten_time_slice();
-            // `stopped` ends when the `ServingThread` is dropped. Its result does not matter.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
@@ -133,7 +130,6 @@ struct Worker {
     streams: AtomicUsize,
 }
 
-/// Counts a connection as one of a worker's connections until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot(Arc<Worker>);
 
@@ -150,7 +146,6 @@ impl Workers {
         self.accepting.runtime.clone()
     }
 
-    /// Chooses the worker with the fewest connections, and counts the new connection for it.
     pub(crate) fn assign(&self) -> Option<WorkerSlot> {
         let worker = self
             .serving
@@ -191,7 +186,6 @@ impl Drop for WorkerSlot {
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 
 impl StreamExecutor {
-    /// Returns the worker with the fewest requests. Among several, the current thread is preferred.
     fn worker(&self) -> Option<&Arc<Worker>> {
         let Self(Some(workers)) = self else {
             return None;
@@ -225,7 +219,6 @@ where
     }
 }
 
-/// Counts a request on an HTTP/2 connection as in flight until this value is dropped.
 struct StreamInFlight(Arc<Worker>);
 
 impl Drop for StreamInFlight {

@@ -28,8 +28,8 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// Starts a server that answers one request with these bytes. If they are an informational response, the server repeats
-/// them endlessly. The task returns the request that was received.
+/// Starts a server that answers one request with these bytes, endlessly if they are an informational response. The task
+/// returns the request.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());

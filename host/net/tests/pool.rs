@@ -42,7 +42,6 @@ async fn listen() -> (TcpListener, Upstream) {
     (listener, Upstream::new(servers, Choice::Turns, config))
 }
 
-/// Sends a request in a task. The task returns the body of the reply.
 fn post(upstream: &Upstream) -> tokio::task::JoinHandle<Bytes> {
     let upstream = upstream.clone();
     tokio::spawn(async move {
@@ -59,7 +58,6 @@ async fn read_to(stream: &mut TcpStream, end: &[u8]) {
     }
 }
 
-/// Sends a request, and accepts and answers it as the server. Returns the server's side of the connection.
 async fn answer_first(listener: &TcpListener, upstream: &Upstream) -> TcpStream {
     let reply = post(upstream);
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -76,7 +74,6 @@ async fn a_connection_is_reused() {
     for _ in 0..3 {
         let reply = post(&upstream);
         read_to(&mut stream, b"body").await;
-        // The reply arrives in parts, and without a content length.
         for part in [
             "HTTP/1.1 200 OK\r\ntransfer-enc",
             "oding: chunked\r\n\r\n1\r\na\r\n",
@@ -94,7 +91,6 @@ async fn a_request_succeeds_although_its_server_closed_an_idle_connection() {
     let (listener, upstream) = listen().await;
     for _ in 0..3 {
         drop(answer_first(&listener, &upstream).await);
-        // During the pause, the runtime notices that the server has closed the connection.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -44,7 +44,6 @@ async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// Starts a server that reports when a request arrives, and replies after it is notified.
 async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -65,10 +64,8 @@ async fn refusing() -> SocketAddr {
 
 type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
-/// A connect timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Returns a list of registered servers. Each is given by the name of its registration and its address.
 fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
         name: (*name).to_owned(),
@@ -177,7 +174,6 @@ async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests(
 
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_retried() {
-    // The old server crashes while it is handling requests.
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
@@ -231,9 +227,7 @@ async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
         async move { post(&upstream, "body").await }
     });
     refused(&upstream).await;
-    // The master has not changed, so the request continues to wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // For a moment, no master is registered.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
@@ -334,7 +328,6 @@ async fn the_least_loaded_server_gets_the_next_request() {
     }
     // Server `n0` gets no requests, although it has none in flight, because it refuses connections.
     assert_eq!(counts, [3, 3]);
-    // Two requests to `a` end, so `a` has the fewest requests in flight.
     release_a.add_permits(2);
     let mut done = 0;
     while done < 2 {
@@ -347,7 +340,6 @@ async fn the_least_loaded_server_gets_the_next_request() {
         waiting.push(start());
         assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
     }
-    // The new server `c` has no request in flight, and `b` keeps its count. So `c` gets the next three requests.
     sender.send_replace(known(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
         waiting.push(start());

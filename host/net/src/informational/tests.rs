@@ -60,7 +60,6 @@ fn informational_responses_are_limited_but_bodies_are_not() {
         Ok(0),
         "a body"
     );
-    // The client continues to send the request that the server has answered early.
     connection.count_sent(b"more of the body");
     assert_eq!(
         connection.count_received(&b"123456789123".repeat(10_000)),
@@ -111,8 +110,7 @@ fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     frame(HEADERS, 4 | u8::from(is_last), stream, &block)
 }
 
-/// Sends as many requests as there are `replies`, one after another, and returns the results. The server answers each
-/// with the bytes of its reply, which it repeats endlessly if `is_endless`.
+/// Sends a request for each of the `replies`, which the server repeats endlessly if `is_endless`.
 async fn exchange(
     is_http2: bool,
     replies: Vec<Vec<u8>>,
@@ -157,7 +155,6 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
         server.write_all(&frame(4, 0, 0, &[])).await.unwrap();
     }
     for reply in replies {
-        // The server reads until a request has arrived. An HTTP/2 request can arrive with the preface or after it.
         loop {
             let read = server.read(&mut buffer).await.unwrap();
             let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();
@@ -213,7 +210,6 @@ async fn a_few_informational_responses_to_each_request_are_allowed() {
     }
 }
 
-/// A stream that is always ready. It does not use tokio's cooperative budget.
 struct AlwaysReady;
 
 impl AsyncRead for AlwaysReady {

@@ -13,12 +13,10 @@ use super::{
     transfer::{BodyTransfer, TransferState},
 };
 
-/// The time for which a connection may have no request. It is longer than the usual timeouts of clients, so that the
-/// clients close the connection.
+/// The time for which a connection may have no request. Most clients close idle connections earlier.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The state of a connection that determines its timeouts. Clones share the state. hyper's own timeout for heads is not
-/// used, because it also runs between requests, and closes the connection without a reply.
+/// The state of a connection that determines its timeouts. hyper's own timeout for heads closes without a reply.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
@@ -26,16 +24,13 @@ pub(super) struct Activity(Arc<Inner>);
 struct Inner {
     limits: ConnectionLimits,
     state: Mutex<ActivityState>,
-    /// Wakes the connection's task after its next deadline has become earlier.
     is_earlier: Notify,
 }
 
 #[derive(Debug)]
 struct ActivityState {
     requests_in_flight: usize,
-    /// The transfers of requests whose bodies may not have been sent completely.
     transfers: Vec<Weak<TransferState>>,
-    /// The time at which the transfers are checked for stalls next.
     next_check: Instant,
     last_bytes: Instant,
     has_received: bool,
@@ -44,11 +39,9 @@ struct ActivityState {
     /// The time at which the first byte of a request's head arrived; `None` if no head is incomplete.
     head_since: Option<Instant>,
     idle_since: Instant,
-    /// The time at which the connection's task will wake and check its deadlines.
     wakes_at: Instant,
 }
 
-/// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionExpiry {
     Head,
@@ -57,8 +50,7 @@ pub(super) enum ConnectionExpiry {
     Revoked,
 }
 
-/// The next deadline of a connection. At this time, the connection is closed for the reason `expiry`, or if there is
-/// none, bodies are checked for stalls.
+/// The next deadline of a connection. Without an `expiry`, bodies are checked for stalls, and nothing is closed.
 struct NextStep {
     at: Instant,
     expiry: Option<ConnectionExpiry>,
@@ -69,8 +61,7 @@ struct NextStep {
 pub(super) struct RequestInFlight(Activity);
 
 impl Inner {
-    /// Returns the interval at which bodies are checked for stalls: they are noticed at most an eighth of the timeout
-    /// late.
+    /// Stalls are noticed at most an eighth of the timeout late.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -126,7 +117,6 @@ impl Activity {
             // The preface of an HTTP/2 connection begins with `PRI`, and no HTTP/1 request does.
             state.is_http2 = bytes.starts_with(b"PRI");
         }
-        // Between requests, the first received byte begins a head. In HTTP/2, many frames contain no head.
         if state.requests_in_flight == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.reschedule(state);
@@ -137,8 +127,7 @@ impl Activity {
         self.0.state.lock().last_bytes = Instant::now();
     }
 
-    /// Records that the head of a request is complete. Returns the transfer of its bodies. `ended` is a token that is
-    /// cancelled when the connection must end.
+    /// Records that the head of a request is complete. `ended` is cancelled when the connection must end.
     pub(super) fn begin_request(
         &self,
         client: SocketAddr,
@@ -165,7 +154,6 @@ impl Activity {
         transfer
     }
 
-    /// Waits until no byte has been received or sent for this long.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
             let until = self.0.state.lock().last_bytes + limit;
@@ -201,8 +189,7 @@ impl Activity {
         next
     }
 
-    /// Wakes the connection's task if its next deadline has become earlier. If the deadline has become later, the task
-    /// notices that when it wakes at the previous deadline. To wake it for each request would cost more.
+    /// Wakes the connection's task only if its next deadline has become earlier, because waking costs time.
     fn reschedule(&self, state: MutexGuard<'_, ActivityState>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);
@@ -268,7 +255,6 @@ mod tests {
         (activity.expired().await, started.elapsed())
     }
 
-    /// Returns whether a duration is as expected, except for the imprecision of tokio's timer of a few milliseconds.
     fn about(duration: Duration, expected: Duration) -> bool {
         duration >= expected && duration < expected + Duration::from_millis(5)
     }

@@ -42,7 +42,6 @@ const NEEDS_TLS: &str =
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
 
-/// A connection of a client. Each connection has its own task.
 pub(super) struct ClientConnection<H> {
     pub(super) handler: H,
     pub(super) tls: Option<ServerTls>,
@@ -56,7 +55,6 @@ pub(super) struct ClientConnection<H> {
 
 impl<H: RequestHandler> ClientConnection<H> {
     pub(super) async fn run_at(self, _slot: WorkerSlot, stream: TcpStream) {
-        // The stream is taken from the runtime that accepted it, and registered with the runtime of this thread.
         match stream.into_std().and_then(TcpStream::from_std) {
             Ok(stream) => self.run(stream).await,
             Err(error) => tracing::warn!(%error, "a connection could not be handed to its thread"),
@@ -107,8 +105,7 @@ impl<H: RequestHandler> ClientConnection<H> {
                     client = %self.address,
                     "a client sent something else than TLS, such as plain HTTP; its URL must begin with https://"
                 );
-                // The received data is read, because unread data would reset the connection when it is closed. Then the
-                // client might lose the reply.
+                // Unread data would reset the connection when it is closed, and the client might lose the reply.
                 let _ = stream.try_read(&mut [0; 8192]);
                 self.reply(stream, "400 Bad Request", NEEDS_TLS).await;
             }
@@ -176,7 +173,6 @@ impl<H: RequestHandler> ClientConnection<H> {
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
         let mut expired = WhenWoken::new(activity.expired());
-        // The time at which requests in flight are aborted; `None` until the client's certificate is revoked.
         let mut grace = None;
         loop {
             tokio::select! {
@@ -202,7 +198,6 @@ impl<H: RequestHandler> ClientConnection<H> {
         }
     }
 
-    /// Waits until a tunnel has ended. Ends it if it is idle for too long, or the client's certificate is revoked.
     async fn watch_tunnel<S>(
         &self,
         released: &mut oneshot::Receiver<S>,
@@ -225,8 +220,7 @@ impl<H: RequestHandler> ClientConnection<H> {
         let _ = released.await;
     }
 
-    /// Replies 408 to a client that did not complete the head of a request in time. The reply is sent without hyper,
-    /// which would only close the connection.
+    /// Replies 408 without hyper, which would only close the connection.
     async fn reply_timeout<S: AsyncWrite + Unpin>(&self, stream: S) {
         tracing::info!(client = %self.address, "timeout while reading the head of a request");
         let text = format!(
@@ -236,7 +230,6 @@ impl<H: RequestHandler> ClientConnection<H> {
         self.reply(stream, "408 Request Timeout", &text).await;
     }
 
-    /// Sends a reply without hyper, and closes the stream for writing.
     async fn reply<S: AsyncWrite + Unpin>(&self, mut stream: S, status: &str, text: &str) {
         let reply = format!(
             "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain\r\n\

@@ -11,7 +11,6 @@ pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {
     activity: Activity,
-    /// Hands back the inner stream when hyper or a tunnel drops the outer one.
     released: Option<oneshot::Sender<S>>,
 }
 

@@ -68,7 +68,6 @@ pub struct BodyTransfer {
     ended: CancellationToken,
 }
 
-/// The state of the bodies of a request and its reply. The client's connection checks it for stalls.
 #[derive(Debug)]
 pub(super) struct TransferState {
     client: SocketAddr,
@@ -81,14 +80,12 @@ pub(super) struct TransferState {
 struct Flows {
     request: Flow,
     reply: Flow,
-    /// Whether the reply is an event stream, which has the timeout [`TransferLimits::stream`].
     is_stream: bool,
 }
 
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,
-    /// The waker of the task that polled this body last.
     waker: Option<Waker>,
     waits: Option<Wait>,
     /// The bytes that the client sent or read since its rate was last computed.
@@ -116,15 +113,13 @@ impl Flows {
 }
 
 impl Flow {
-    /// Ends the body's current wait. If it was a wait for the client, adds its duration to `waited`.
     fn end_wait(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// Returns whether the client was slower than the minimum rate. The rate is computed each time the waits for the
-    /// client add up to its timeout; until then, returns `false`.
+    /// Returns whether the client was too slow. The rate is computed each time the waits for it add up to its timeout.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -148,7 +143,6 @@ fn as_float(bytes: u64) -> f64 {
 
 impl BodyTransfer {
     /// Creates the transfer of a request's bodies. It holds `in_flight`, so that the connection does not count as idle.
-    /// `ended` is a token that is cancelled when the connection must end.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
@@ -177,7 +171,6 @@ impl BodyTransfer {
         Arc::downgrade(&self.shared)
     }
 
-    /// Returns the request's body with the limits applied to it.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -236,8 +229,7 @@ impl BodyTransfer {
 }
 
 impl TransferState {
-    /// Aborts both bodies if the client or the upstream was idle for too long. Returns whether the client did not read
-    /// the reply.
+    /// Aborts both bodies if one side was idle for too long. Returns whether the client did not read the reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
@@ -261,7 +253,6 @@ impl TransferState {
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
-    /// Aborts the bodies of the request and of the reply, and drops the bodies from which they are read.
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
         // Without a reply so far, only the request's body is aborted. The error reply that follows has its own limits.
@@ -300,7 +291,6 @@ struct LimitedBody {
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
-    /// Polls the body to which the limits apply. `Err` means that it was aborted.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;

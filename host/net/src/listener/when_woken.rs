@@ -11,14 +11,11 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Polls the inner future only after the inner future was woken. This saves polls of shutdown signals, each of which
-/// takes locks that all connections share.
+/// Polls the inner future only after it was woken, because each poll of a shutdown signal takes locks.
 pub(super) struct WhenWoken<F> {
     future: Pin<Box<F>>,
     signal: Arc<WakeSignal>,
-    /// The waker for the inner future. It records that the inner future was woken.
     waker: Waker,
-    /// The waker of the task that polls this future.
     task: Waker,
 }
 

@@ -85,8 +85,7 @@ impl TlsAdvice<'_> {
                 "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // A certificate of version 1 has no subjectAltName. `openssl x509 -req` makes such certificates if it
-                // gets no file with extensions.
+                // Version 1 has no subjectAltName. `openssl x509 -req` makes such certificates without extensions.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
                     "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),
@@ -108,7 +107,6 @@ fn with_advice(problem: &str, advice: &str) -> String {
 }
 
 fn no_alternative_name(host: &str) -> String {
-    // In a URL, an IPv6 address is in brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let name = match bare.unwrap_or(host).parse::<IpAddr>() {
         Ok(address) => format!("IP:{address}"),
@@ -120,7 +118,6 @@ fn no_alternative_name(host: &str) -> String {
     )
 }
 
-/// Returns the name in the notation of the certificate verifier, which is `DnsName("a.b")` or `IpAddress(10.0.0.5)`.
 fn bare(name: &str) -> &str {
     [("DnsName(\"", "\")"), ("IpAddress(", ")")]
         .into_iter()

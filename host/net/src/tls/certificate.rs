@@ -10,7 +10,6 @@ const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CertificateValidity {
     pub(super) not_after: SystemTime,
-    /// Whether the certificate has a subjectAltName.
     pub(super) has_names: bool,
 }
 
@@ -48,7 +47,6 @@ impl CertificateValidity {
 }
 
 fn end(certificate: &X509Certificate<'_>) -> SystemTime {
-    // A date before 1970 is replaced by 1970. The certificate has expired with either date.
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
@@ -69,7 +67,6 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // A certificate that repeats the extension subjectAltName is invalid. It is treated as having no alternative names.
     let extension = parsed.subject_alternative_name().ok().flatten();
     let subject_names = extension.iter().flat_map(|names| &names.value.general_names);
     let alternative = subject_names.filter_map(|name| match name {

@@ -65,7 +65,6 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // A CA of the operating system that rustls cannot parse is left out.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
@@ -182,7 +181,6 @@ impl ClientTls {
             return Ok(name.clone());
         }
         let host = server.host().unwrap_or_default();
-        // In a URL, an IPv6 address is in brackets.
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
     }

@@ -25,7 +25,6 @@ const REMINDER: Duration = Duration::from_secs(24 * 3600);
 #[debug("ReloadableTls {{ usage: {usage:?}, .. }}")]
 pub struct ReloadableTls<C> {
     material: FileValue<TlsMaterial<C>>,
-    /// The use of the configuration; `None` if it never changes, because it does not come from files.
     usage: Option<Usage>,
 }
 
@@ -33,7 +32,6 @@ pub(super) struct TlsMaterial<C> {
     pub(super) config: Arc<C>,
     /// The period in which this program's own certificate is valid; `None` without one.
     validity: Option<CertificateValidity>,
-    /// The verifier of client certificates, if clients may or must present them.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
     /// The file with the private key, if every user of the machine may read the file.
     exposed_key: Option<PathBuf>,
@@ -57,8 +55,6 @@ pub struct CertificateState {
 }
 
 impl Usage {
-    /// Returns the name of a certificate in metrics, log and status: the section of the configuration that names its
-    /// files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",
@@ -80,7 +76,6 @@ impl<C> From<C> for TlsMaterial<C> {
 }
 
 impl<C> TlsMaterial<C> {
-    /// Creates a TLS configuration with a certificate from files. `chain` has been read from the certificate's file.
     pub(super) fn of_identity(
         identity: &Identity,
         chain: &[CertificateDer<'_>],
@@ -101,8 +96,6 @@ impl<C> TlsMaterial<C> {
         })
     }
 
-    /// Creates a TLS configuration with a certificate that does not come from a file. Messages name `path` as its
-    /// source.
     pub(super) fn of_chain(
         path: &Path,
         chain: &[CertificateDer<'_>],

@@ -62,8 +62,7 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration without the TLS sessions of the previous one. So clients must present their certificates
-/// again.
+/// Loads a configuration without the TLS sessions of the previous one, so clients must present certificates again.
 fn load(
     usage: Usage,
     identity: &Identity,

@@ -80,7 +80,6 @@ fn key_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
     }
 }
 
-/// Replaces an error about an invalid signature if the key that made the signature is too short.
 fn explained(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Error {
     let short_key = match error {
         Error::InvalidCertificate(CertificateError::BadSignature) => short_key(),

@@ -55,7 +55,6 @@ impl AnyConnection {
         }
     }
 
-    /// Marks the connection as one to a proxy, so that requests on it contain whole URLs.
     pub(crate) fn with_proxy(self) -> Self {
         Self {
             is_to_proxy: true,

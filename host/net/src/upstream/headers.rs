@@ -28,8 +28,7 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
         && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Prepares the head of a client's request for the upstream. Extends `X-Forwarded-For`, and sets `X-Forwarded-Proto`
-/// and `X-Forwarded-Host` to the scheme and host of the request.
+/// Prepares the head of a client's request for the upstream, and adds the `X-Forwarded-` headers.
 pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
@@ -76,8 +75,7 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3). The receiver gets no
-    // Transfer-Encoding, so with Content-Length it would read a different message.
+    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

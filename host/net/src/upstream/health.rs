@@ -18,7 +18,6 @@ use crate::{body::ReplayBody, causes};
 /// The time for which a server counts as down after a connection to it failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The health of a server, according to the last connection to it and its last health check.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamHealth {
     /// Whether `paused_until` has a value. If this is false, requests need not lock `paused_until`.
@@ -44,7 +43,6 @@ impl UpstreamHealth {
         last.filter(|_| !self.is_up())
     }
 
-    /// Records that the server is down, with the reason. If it was down before, its downtime does not restart.
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();
@@ -54,7 +52,6 @@ impl UpstreamHealth {
         *last = Some(Downtime { since, reason });
     }
 
-    /// Records that a connection to the server failed.
     pub(super) fn record_refused(&self, reason: String) {
         self.record_down(reason);
         let mut paused = self.paused_until.lock();
@@ -62,7 +59,6 @@ impl UpstreamHealth {
         self.is_paused.store(true, Ordering::Release);
     }
 
-    /// Records that the server replied. This ends the pause that follows a failed connection.
     pub(super) fn record_connected(&self) {
         if self.is_paused.load(Ordering::Acquire) {
             let mut paused = self.paused_until.lock();

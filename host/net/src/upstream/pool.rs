@@ -33,11 +33,9 @@ use tower::{BoxError, ServiceExt};
 use super::{UpstreamConnector, UpstreamServer};
 use crate::{body::ReplayBody, workers};
 
-/// The time after which an idle connection is closed. Servers usually close idle connections after a minute or more.
-/// Here, they are closed earlier, so that no request is sent while the server closes one.
+/// The time after which an idle connection is closed, so that no request is sent while the server closes it.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// The reason why a server gave no reply.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
     /// No connection to the server could be made, so no byte of the request was sent.
@@ -54,14 +52,12 @@ pub(super) struct ConnectionPool {
     idle_of_others: Arc<IdleConnections>,
 }
 
-/// The connections that no request uses. The most recently used one is the last.
 #[derive(Default)]
 struct IdleConnections(Mutex<IdleList>);
 
 #[derive(Default)]
 struct IdleList {
     connections: VecDeque<IdleConnection>,
-    /// The task that closes connections that were idle for [`IDLE`]; `None` if it is not running.
     closing: Option<JoinHandle<()>>,
 }
 
@@ -77,7 +73,7 @@ struct UpstreamConnection {
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The right of a reply to use its connection. On drop, the connection returns to the pool or, if unusable, is closed.
+/// The right of a reply to use its connection, which returns to the pool when this value is dropped.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
@@ -86,8 +82,7 @@ struct Lease {
 /// The body of a reply. Polling the body also sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// The connection of the reply; `None` after the body has ended, or if a task drives the connection. This field is
-    /// dropped after `incoming`, so that the connection does not wait for the unread rest of the body.
+    /// The connection of the reply. It is dropped after `incoming`, so that it does not wait for the rest of the body.
     lease: Option<Lease>,
     /// An error of the body. It is returned by the next poll, so that the bytes before it can be sent first.
     failure: Option<hyper::Error>,
@@ -102,8 +97,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Sends a request to a server. The URL of the request has only a path and a query. If the server has closed an
-    /// idle connection, another connection is tried.
+    /// Sends a request to a server. If the server has closed an idle connection, another connection is tried.
     pub(super) async fn request(
         &self,
         server: &UpstreamServer,
@@ -156,7 +150,6 @@ impl IdleConnections {
         }
     }
 
-    /// Closes the connections that were idle for [`IDLE`]. Returns the time at which the next one expires.
     fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut idle = self.0.lock();
@@ -180,16 +173,14 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls without a waker. None is needed, because only the driver of the connection produces responses and bodies, and
-/// its task polls for them afterwards. The poll is not limited by the cooperative budget, because it could then wait
-/// for a wake that never comes.
+/// Polls without a waker, because the task that drives the connection polls again after each progress. The poll is
+/// unconstrained, because it could otherwise wait for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl UpstreamConnection {
-    /// Sends and receives what is possible now. Is ready when the connection has closed. An error is passed to the
-    /// request in flight or to the body of its reply.
+    /// Sends and receives what is possible now. Is ready when the connection has closed.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
             // A request in flight gets this error from hyper. Without one, the error does not matter.
@@ -225,7 +216,7 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // This poll replaces the waker of the task that used the connection. Otherwise, the next use would wake it.
+        // This poll replaces the waker of the task that used the connection.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -234,8 +225,7 @@ impl Drop for Lease {
 }
 
 impl ReplyBody {
-    /// Moves the connection to a task of its own. The task sends the rest of the request although nobody reads the
-    /// reply, or serves the tunnel after a switch of protocols.
+    /// Moves the connection to a task of its own, for the rest of the request or for a tunnel.
     pub(super) fn detach(&mut self) {
         let Some(mut lease) = self.lease.take() else {
             return;

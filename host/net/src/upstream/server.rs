@@ -45,7 +45,6 @@ impl UpstreamServer {
         let scheme = parts
             .scheme
             .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
-        // A user name, password or path would be ignored, so a URL with one is refused.
         let authority = parts
             .authority
             .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());

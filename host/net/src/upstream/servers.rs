@@ -50,7 +50,6 @@ pub enum Choice {
     LeastLoaded,
 }
 
-/// A server with its health. It lives until the server is no longer registered and all requests to it have ended.
 #[derive(Debug)]
 pub(super) struct ServerTarget {
     pub(super) server: UpstreamServer,
@@ -60,7 +59,6 @@ pub(super) struct ServerTarget {
     in_flight: AtomicUsize,
 }
 
-/// Counts a request to a server as in flight until this value is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightGuard(Arc<ServerTarget>);
 
@@ -86,7 +84,6 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// The servers of an upstream, with the state by which the next one is chosen.
 #[derive(Debug)]
 pub(super) struct ServerSet {
     pub(super) choice: Choice,
@@ -193,16 +190,13 @@ pub(super) enum Attempts<'s> {
     Master {
         set: &'s ServerSet,
         followed: watch::Receiver<Arc<FollowedServers>>,
-        /// The master that refused the connection of this request.
         refused: Option<Arc<ServerTarget>>,
-        /// The time until which the request waits for a new master.
         until: Option<Instant>,
         patience: Duration,
     },
 }
 
 impl Attempts<'_> {
-    /// Returns whether no server is left to try.
     pub(super) fn is_last(&self) -> bool {
         matches!(self, Self::InOrder(targets) if targets.as_slice().is_empty())
     }

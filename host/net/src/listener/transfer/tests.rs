@@ -56,7 +56,6 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// Returns the result of `taking`, or `None` after a day without one. Meanwhile, the connection checks for stalls.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
@@ -93,7 +92,6 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
         ),
         ("as slow as may be", 600, SECOND, Duration::ZERO, None),
         ("in bursts", 40_000, 59 * SECOND, Duration::ZERO, None),
-        // The upstream's pauses do not lower the rate of the client.
         ("a slow upstream", 1, Duration::ZERO, 25 * SECOND, None),
         (
             "the upstream takes nothing",
@@ -187,7 +185,6 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
     }
 }
 
-/// The upstream's body is dropped when the reply stalls, although nobody polls the reply.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_the_client_does_not_read_is_dropped() {
     let activity = activity();
