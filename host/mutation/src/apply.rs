@@ -9,7 +9,6 @@ use crate::{Mutation, Mutator, Step, location::LocationSteps, mutator::Assignabl
 pub(crate) struct Growth {
     /// The largest size of the object during the mutation, in bytes.
     limit: usize,
-    /// The number of bytes by which the object may still grow.
     left: usize,
     deadline: Deadline,
     /// The number of values that the mutation may visit before it checks its deadline again.
@@ -73,10 +72,6 @@ impl Mutator {
     /// Applies the mutator to an object. Returns whether the object was changed.
     ///
     /// Creates missing objects and lists along the location, unless a path test forbids that.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a value has an unexpected type, the object grows too much, or the deadline passes.
     pub(crate) fn apply(
         &self,
         object: &mut Value,
@@ -129,14 +124,12 @@ impl MutationWalk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
-            // Only the field's name is counted here, because setting the parts of the new value counted its content.
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
-    /// Applies the rest of the location, from the step `index` on, to all items of a list. Returns whether one changed.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -147,11 +140,9 @@ impl MutationWalk<'_> {
         Ok(is_changed)
     }
 
-    /// Applies the rest of the location, from the step `index` on, to each item whose field `key` has the value `of`.
-    /// If there is no such item, adds one.
+    /// Applies the rest of the location to each item whose field `key` has the value `of`, or else to a new item.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
-        // If the location ends at this item, `Assign` is the only possible mutation, and it sets the whole item.
         let whole = match &mutator.mutation {
             Mutation::Assign(value) if self.is_last(index) => Some(value),
             _ => None,
@@ -187,8 +178,7 @@ impl MutationWalk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the mutator's path tests permit what was found at this step: a value if `there` is true, no
-    /// value if it is false.
+    /// Returns whether the mutator's path tests permit a value at this step (`there`), or permit that there is none.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)
@@ -206,7 +196,6 @@ impl MutationWalk<'_> {
         }
     }
 
-    /// Sets the field at the end of the location. Returns whether the field was changed.
     fn set(&mut self, object: &mut Map<String, Value>, name: &str) -> Result<bool, Failure> {
         let expected = |expected, found: &Value| Err(self.other_type(found, expected, self.steps.len()));
         let new: Value = match (&self.mutator.mutation, object.get(name)) {
@@ -239,7 +228,6 @@ impl MutationWalk<'_> {
         }
     }
 
-    /// Replaces a value in the object. Returns whether the new value differs from the old one.
     fn replace(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
         let is_other = *value != new;
         if is_other {
@@ -249,7 +237,6 @@ impl MutationWalk<'_> {
         Ok(is_other)
     }
 
-    /// Returns the failure for the value after the first `index` steps, whose type is not `expected`.
     fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
         let at = match index {
             0 => "the object".to_owned(),

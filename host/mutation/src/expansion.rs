@@ -110,17 +110,14 @@ impl Generation {
     }
 }
 
-/// The parts of a generated object that are not copied from the other object.
 struct GeneratedTemplate {
     generation: Generation,
     name: String,
     namespace: Option<String>,
-    /// The owner reference to the object from which this one is generated; `None` if that object has no name.
     owner: Option<Value>,
 }
 
 impl GeneratedTemplate {
-    /// Builds the generated object; returns `None` if `generator` contains no object at the path `source`.
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
         let found = source

@@ -31,7 +31,6 @@ impl ImageParts {
     }
 }
 
-/// Splits an image's name into the domain and the rest; returns `None` if the name has no domain.
 fn split_domain(image: &str) -> Option<(&str, &str)> {
     let (domain, rest) = image.split_once('/')?;
     (domain.contains(['.', ':']) || domain == "localhost").then_some((domain, rest))

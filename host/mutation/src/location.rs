@@ -88,7 +88,6 @@ impl FieldLocation {
         false
     }
 
-    /// Returns the type of the value to which the step `index` leads. For the last step, this is `at_end`.
     fn location_type(&self, index: usize, at_end: LocationType) -> LocationType {
         match self.0.get(index + 1) {
             Some(Step::Field(_)) => LocationType::Object,
@@ -120,7 +119,6 @@ impl fmt::Display for FieldLocation {
     }
 }
 
-/// Formats the first steps of a location, for messages.
 pub(crate) struct LocationSteps<'a>(pub(crate) &'a [Step]);
 
 impl fmt::Display for LocationSteps<'_> {
@@ -168,10 +166,8 @@ fn is_plain(c: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum LocationToken {
     Word(String),
-    /// A number that is written in digits, without quotes.
     Number(String),
     Sign(char),
-    /// A quoted name or value whose closing quotation mark is missing.
     Unclosed,
     End,
 }
@@ -234,7 +230,6 @@ impl LocationTokens<'_> {
         }
     }
 
-    /// Parses the rest of the step that selects items of a list, after its `[`.
     fn items(&mut self) -> Result<Step, LocationError> {
         let key = self.word("the field that tells the items apart, as in `[name: web]`,")?;
         self.sign(':', "`:`")?;

@@ -174,7 +174,6 @@ impl Hook for Mutators {
     }
 }
 
-/// Applies those of the mutators that match the request.
 pub(crate) async fn mutate(
     mutators: &Arc<[Mutator]>,
     request: &Request,
@@ -218,8 +217,7 @@ pub(crate) struct AssignableMetadata {
 }
 
 impl AssignableMetadata {
-    /// Reads the object's name and namespace. If the object does not have them yet, because the control plane adds them
-    /// later, takes those of the request.
+    /// Reads the object's name and namespace, or takes those of the request if the object lacks them.
     fn read(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
@@ -243,8 +241,7 @@ impl Run<'_> {
         let original = object.value();
         let mut growth = Growth::for_size(object.text().len(), deadline);
         let mut current = original.clone();
-        // The object after the previous round is kept as a hash, because a copy would take as much memory as the
-        // object. The hash has random keys, so that no client can prepare objects with equal hashes.
+        // Hashes take less memory than copies. Their keys are random, so that no client can prepare equal hashes.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();

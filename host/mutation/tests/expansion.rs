@@ -15,7 +15,6 @@ use admittance_admission::{
 use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
 
-/// A hook that denies every request with a message that describes the object.
 struct DenyWithObject;
 
 #[async_trait]

@@ -17,7 +17,6 @@ pub(crate) struct GrantResolver {
     pub(crate) networks: Arc<[IpNet]>,
 }
 
-/// The error if a host name has addresses, but the grant allows none of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{host}` resolves to {address}, which is not a public address; if that is intended, add `{address}` or its \
@@ -48,8 +47,7 @@ impl GrantResolver {
     }
 }
 
-/// Returns the networks to which a request with this grant may be sent in addition to public addresses. An origin that
-/// is an IP address needs none, because no name is resolved.
+/// Returns the networks to which a request with this grant may be sent in addition to public addresses.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {

@@ -14,8 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::OutboundAnswer;
 
-/// The key of a cached response, which contains everything that the response may depend on. Requests with different
-/// grants or headers never share a response, because both may stand for different credentials.
+/// The key of a cached response: everything on which the response may depend, including grant and headers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ResponseCacheKey {
     networks: Vec<IpNet>,
@@ -38,7 +37,6 @@ impl ResponseCacheKey {
     }
 }
 
-/// A cached response, with the policy that decides when it may be used again.
 #[derive(Debug)]
 pub(crate) struct StoredResponse {
     policy: CachePolicy,
@@ -55,7 +53,7 @@ pub(crate) struct ResponseCache {
 
 #[derive(Debug, Default)]
 struct CacheEntries {
-    /// For each key, the number of the last use of its response, and the response. The number is the key in `by_use`.
+    /// The number is that of the last use, and the key in `by_use`.
     by_key: HashMap<Arc<ResponseCacheKey>, (u64, Arc<StoredResponse>)>,
     by_use: BTreeMap<u64, Arc<ResponseCacheKey>>,
     uses: u64,
@@ -98,11 +96,9 @@ impl CacheEntries {
     }
 }
 
-/// The result of looking up a request in the cache.
 pub(crate) enum CacheLookup {
     Answer(OutboundAnswer),
-    /// The stored response is stale. If the request is sent with these headers, the server can confirm that the
-    /// response is still valid, and need not send it again.
+    /// The response is stale. A request with these headers asks the server whether it is still valid.
     Revalidate(Arc<StoredResponse>, HeaderMap),
     Send,
 }
@@ -136,8 +132,7 @@ impl ResponseCache {
         self.entries.lock()
     }
 
-    /// Returns whether the request may be answered from the cache: it must be a GET request in which the plugin sets no
-    /// credentials, conditions or ranges.
+    /// Returns whether the request may be answered from the cache: a GET without credentials, conditions or ranges.
     pub(crate) fn may_answer(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,
@@ -167,7 +162,6 @@ impl ResponseCache {
         }
     }
 
-    /// Removes all cached responses of a URI. Called when a request to this URI may change what it returns.
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
         let keys: Vec<_> = entries
@@ -181,7 +175,6 @@ impl ResponseCache {
         }
     }
 
-    /// Caches a response if its headers allow that.
     pub(crate) fn keep(
         &self,
         key: ResponseCacheKey,
@@ -193,8 +186,7 @@ impl ResponseCache {
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// Returns the stored response if the server's reply `head` confirms it. If the reply is about another version of
-    /// the response, removes the stored response and returns `None`.
+    /// Returns the stored response if the server's reply `head` confirms it; otherwise removes it.
     pub(crate) fn validated(
         &self,
         key: ResponseCacheKey,
@@ -248,8 +240,7 @@ impl ResponseCache {
     }
 }
 
-/// Returns whether the response can be used again, be it only after the server has confirmed it. Other responses, which
-/// are never fresh and have no validator, would only occupy memory.
+/// Returns whether the response can be used again, at least after the server has confirmed it.
 fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
     !policy.is_stale(Moment::now().0)
         || headers.contains_key(header::ETAG)
@@ -290,7 +281,6 @@ mod tests {
         entries.insert(key("/d"), stored(40), 100);
         let kept = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
         assert_eq!((kept, entries.size), ([true, false, true, true], 100));
-        // An entry that replaces another counts once. An entry larger than the cache is not stored, and evicts none.
         entries.insert(key("/a"), stored(10), 100);
         assert_eq!(entries.size, 80);
         entries.insert(key("/e"), stored(101), 100);

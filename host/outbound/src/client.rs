@@ -46,8 +46,7 @@ pub(crate) type Pool = Client<
     Full<Bytes>,
 >;
 
-/// One connection pool for each list of networks that grants contain. Pools are not shared between lists, so that no
-/// stage uses a connection to an address that its own grant does not allow.
+/// One connection pool for each list of networks, so that no request uses a connection that its grant forbids.
 #[derive(derive_more::Debug)]
 #[debug("Pools {{ fixed: {fixed:?}, .. }}")]
 pub(crate) struct Pools {

@@ -43,7 +43,6 @@ pub struct Outbound {
     cache: Option<ResponseCache>,
 }
 
-/// A response, and whether it came from the cache.
 #[derive(Debug)]
 pub(crate) struct OutboundAnswer {
     pub(crate) status: StatusCode,
@@ -124,7 +123,6 @@ impl Outbound {
         }
     }
 
-    /// Sends a plugin's request, and reads the whole response.
     async fn exchange(
         &self,
         pool: &Pool,
@@ -139,7 +137,6 @@ impl Outbound {
         let (head, body) = response.into_parts();
         let limit = self.config.response_limit;
         let too_large = || HttpError::TooLarge(limit as u64);
-        // A body is not read if its `Content-Length` is already too large.
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large());
         }
@@ -150,8 +147,7 @@ impl Outbound {
         }
     }
 
-    /// Returns the credential that the grant names; `None` if it names none. Fails if the credential may not be sent to
-    /// the origin.
+    /// Returns the credential that the grant names. Fails if it may not be sent to the origin.
     fn credential(&self, grant: &HttpGrant) -> Result<Option<&Credential>, HttpError> {
         let Some(name) = &grant.credential else {
             return Ok(None);
@@ -178,8 +174,7 @@ impl Credential {
     }
 }
 
-/// Reads the credential's file, and returns the value of the header. If that fails, the plugin learns only that the
-/// credential is unusable.
+/// Reads the value of the header from the credential's file. If that fails, the plugin is not told why.
 async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);

@@ -49,7 +49,6 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 /// The method, path and relevant headers of each request that the test server received.
 type ReceivedPaths = Arc<Mutex<Vec<String>>>;
 
-/// A test server, and a sender that trusts its certificate.
 struct OutboundScene {
     directory: TempDir,
     address: SocketAddr,
@@ -132,7 +131,6 @@ impl OutboundScene {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    /// Creates a credential that may be sent to the test server. Its file contains `text`.
     fn credential(&self, text: &str) -> (Credential, PathBuf) {
         let file = self.directory.path().join("token");
         fs::write(&file, text).unwrap();
@@ -151,7 +149,6 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Rece
         let (acceptor, seen) = (acceptor.clone(), seen.clone());
         tokio::spawn(async move {
             match acceptor {
-                // If the client does not trust the certificate, it closes the connection during the handshake.
                 Some(acceptor) => {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         serve(stream, seen).await;
@@ -367,7 +364,6 @@ async fn a_response_that_is_slow_or_too_large_is_abandoned() {
     assert!(soon.has_passed());
     let large = send(&sender, &scene.grant(), scene.get("/large")).await;
     assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
-    // The sender can still be used after the failed requests.
     assert_eq!(
         send(&sender, &scene.grant(), scene.get("/"))
             .await
@@ -429,7 +425,6 @@ async fn a_credential_is_sent_only_to_its_origins() {
         ..scene.grant()
     };
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
-    // A credential file that has changed is read again for the next request.
     fs::write(&file, "secret-2").unwrap();
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
     assert_eq!(scene.seen(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
@@ -491,7 +486,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
         assert_eq!(scene.seen(), requests, "{path}");
     }
-    // If a request has an additional header, which may be the plugin's own credential, the cache does not answer it.
+    // Such a header may be the plugin's own credential.
     for (name, value) in [
         ("authorization", "Bearer own"),
         ("range", "bytes=0-1"),

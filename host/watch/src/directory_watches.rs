@@ -22,7 +22,6 @@ use crate::{
     trail,
 };
 
-/// A function that opens the operating system's file watcher, which calls the handler for each notification.
 pub(crate) type OpenWatcher = fn(EventHandler) -> notify::Result<RecommendedWatcher>;
 
 pub(crate) fn open(handler: EventHandler) -> notify::Result<RecommendedWatcher> {
@@ -37,7 +36,6 @@ pub(crate) struct EventSignal {
     is_settled: AtomicBool,
     /// The watched files that a program is writing, each with the time of its last write.
     written: Mutex<HashMap<PathBuf, Instant>>,
-    /// The watched paths. Writes to other paths are ignored.
     watched: Mutex<WatchedPaths>,
 }
 
@@ -59,13 +57,11 @@ impl EventSignal {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Returns whether any watched file is open and was written to within this time. The limit is needed because a lost
-    /// notification about the end of a write would otherwise hold up all checks.
+    /// Returns whether any watched file is open and was written to within this time.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
 
-    /// Returns the paths of the watched files that are open and were written to within this time, in sorted order.
     pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
         let mut written = self.written.lock();
         written.retain(|_, last| last.elapsed() < within);
@@ -74,7 +70,6 @@ impl EventSignal {
         paths
     }
 
-    /// Records those of the paths that are watched files as being written. Returns whether there are any.
     fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock();
@@ -104,7 +99,6 @@ impl EventSignal {
         let mut now = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
-                // The files of a directory may be links into its subdirectories, as in mounted ConfigMaps.
                 let directories = trail::directories(path).into_iter();
                 let below = directories.filter_map(|directory| directory.canonicalize().ok());
                 now.extend(below.filter(|directory| directory.starts_with(&target)));
@@ -145,7 +139,7 @@ impl notify::EventHandler for EventHandler {
             }
             // A check itself opens files, so opening and reading a file must not trigger a check.
             EventKind::Access(_) => {}
-            // Creating a file does not complete a change. The event for closing the file follows, and completes it.
+            // The event for closing the file follows, and completes the change.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -165,8 +159,7 @@ impl notify::EventHandler for EventHandler {
     }
 }
 
-/// Returns whether the created path is a file that is open for writing, so that an event for closing it follows.
-/// Creating a symbolic or hard link opens nothing.
+/// Returns whether the created path is a new file, and not a link.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
@@ -184,8 +177,7 @@ pub(crate) struct DirectoryWatches {
 }
 
 impl DirectoryWatches {
-    /// Creates an empty set of registrations. If the operating system's notifications are unavailable, a warning says
-    /// that changes are found only every `poll`.
+    /// Creates an empty set of registrations. `poll` is the interval in the warning that notifications are unavailable.
     pub(crate) fn new(open: OpenWatcher, signal: Arc<EventSignal>, poll: Duration) -> Self {
         Self {
             open,
@@ -209,8 +201,7 @@ impl DirectoryWatches {
             return;
         };
         self.signal.set_watched(paths, extensions);
-        // All directories are registered anew, because a registration moves along with its directory, and ends when the
-        // directory is removed.
+        // A registration moves along with its directory, so all directories are registered anew.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
@@ -225,7 +216,7 @@ impl DirectoryWatches {
                 Ok(()) => {
                     self.watched.insert(directory);
                 }
-                // The directory has just been removed. The event from its parent directory will lead to another check.
+                // The directory has just been removed.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error),
             }

@@ -20,9 +20,7 @@ struct Inner<T> {
 
 struct ValueFile<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
-    /// The fingerprint of the files, taken just before they were first loaded.
     seen: Fingerprint,
-    /// The reason why the current content of the files could not be loaded; `None` if it was loaded.
     problem: Mutex<Option<String>>,
 }
 
@@ -87,8 +85,7 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         }
     }
 
-    /// Loads the value again at once, even if the files have not changed, and reports the value or the error. Call this
-    /// when something besides the files changes on which the value depends.
+    /// Loads the value again at once, even if the files have not changed, and reports the value or the error.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;
@@ -135,7 +132,6 @@ mod tests {
             move || fs::read_to_string(&path).unwrap().parse::<u8>()
         };
         let number = FileValue::load([path.clone()], load).unwrap();
-        // The file is changed before `follow` is called, which must find this change nevertheless.
         fs::write(&path, "2").unwrap();
         let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
         let follow = number.follow(|loaded| reports.send(loaded.copied().map_err(str::to_owned)).unwrap());

@@ -20,12 +20,10 @@ pub struct Fingerprint {
     pub(crate) extensions: Extensions,
 }
 
-/// The file name extensions, in lower or upper case, of the files that are read in a directory. Hidden files are left
-/// out. An empty list selects all files, including hidden ones.
+/// The extensions of the files to read in a directory. An empty list selects all files, even hidden ones.
 pub type Extensions = &'static [&'static str];
 
-/// Returns whether the name of a directory entry selects it to be read. Backups of editors are not selected: `a.yaml~`,
-/// `#a.yaml#` and `a.yaml.bak` have other extensions, and `.#a.yaml` is hidden.
+/// Returns whether a directory entry is to be read. Backups of editors, such as `a.yaml~`, are not.
 pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
     let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
     let is_known = |extension: &OsStr| {
@@ -41,8 +39,7 @@ pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
 pub(crate) enum FileContent {
     Absent,
     File([u8; 32]),
-    /// The content of a directory: its entries by name. Subdirectories are left out unless their name has a selected
-    /// extension.
+    /// The entries of a directory by name.
     Directory(BTreeMap<OsString, FileContent>),
     /// The path leads to a device, a pipe or a socket. It is not read, because it may be infinite.
     Other,
@@ -60,8 +57,7 @@ impl Fingerprint {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// Returns one digest of all paths and contents in this fingerprint. It can be compared with the digest of a
-    /// fingerprint from another process.
+    /// Returns one digest of all paths and contents, which is the same in every process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {
@@ -77,7 +73,6 @@ impl Fingerprint {
         digests: &mut Digests,
     ) -> Self {
         digests.begin();
-        // Duplicate paths are dropped, because several stages may use the same file.
         let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
         let contents = paths
             .into_iter()
@@ -90,8 +85,7 @@ impl Fingerprint {
         Self { contents, extensions }
     }
 
-    /// Returns the paths whose content is different in the other fingerprint, or which the other fingerprint does not
-    /// contain.
+    /// Returns the paths whose content differs, or which the other fingerprint lacks.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
         self.contents
             .iter()
@@ -153,8 +147,7 @@ impl FileContent {
             if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
-            // A directory with a selected extension, such as `a.yaml`, is an operator's mistake. It is recorded, so
-            // that removing it is a change.
+            // A directory with a selected extension is recorded, so that removing it is a change.
             let content = if is_directory {
                 Self::Other
             } else {
@@ -173,8 +166,7 @@ pub(crate) struct Digests {
     next: HashMap<PathBuf, (Stamp, [u8; 32])>,
 }
 
-/// The resolution of the clocks of file systems. If a file is written twice within this time, its stamp may be the same
-/// after both writes.
+/// If a file is written twice within this time, its stamp may be the same after both writes.
 const COARSENESS: Duration = Duration::from_secs(2);
 
 /// A file larger than this many bytes is not read. It counts as changed if its stamp has changed.
@@ -252,7 +244,6 @@ impl Stamp {
         }
     }
 
-    /// Returns a digest of the stamp, for a file that is too large to read.
     fn digest(&self) -> [u8; 32] {
         Sha256::digest(format!("{self:?}")).into()
     }

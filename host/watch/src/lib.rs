@@ -33,8 +33,7 @@ pub struct WatchConfig {
     /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
     /// ms.
     pub debounce: Duration,
-    /// The delay, instead of `debounce`, if the last event is that a writer closed a file, or that a file was renamed.
-    /// That file is complete, so that the check only has to wait for changes to other files. Default: 10 ms.
+    /// The shorter delay after an event that completes a file: it was closed by a writer, or renamed. Default: 10 ms.
     pub settle: Duration,
     /// The delay after a write to a file that is still open, because the file may be incomplete. If writes go on, the
     /// check happens after ten times this long. Default: 2 s.
@@ -57,8 +56,7 @@ impl Default for WatchConfig {
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
 const PATIENCE: u32 = 10;
 
-/// After a check that found a change which may be incomplete, the next check follows after this multiple of
-/// [`WatchConfig::settle`]. The change is reported when two checks in a row find the same content.
+/// After a change that may be incomplete, the next check follows after this multiple of [`WatchConfig::settle`].
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories for changes of their content until it is dropped.
@@ -72,7 +70,7 @@ pub struct Watch {
     is_notified: bool,
     next_poll: Instant,
     signal: Arc<EventSignal>,
-    /// What the checks use. It is shared with the thread of a check, which goes on if its future is dropped.
+    /// Shared with the thread of a check, which goes on if its future is dropped.
     scanner: Arc<Mutex<Scanner>>,
 }
 
@@ -126,10 +124,8 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Watches the paths in the given fingerprint instead of the current ones, and reports the changes that were made
-    /// after it was taken.
+    /// Watches the paths in this fingerprint instead, and reports the changes that were made after it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
-        // The next check subscribes to notifications for the new paths, and finds earlier changes.
         self.is_due |= self.seen != seen;
         self.seen = seen;
     }
@@ -154,8 +150,7 @@ impl Watch {
         }
     }
 
-    /// Checks the paths again and again until two checks in a row find the same content, or until the content has kept
-    /// changing for too long. Returns the last content.
+    /// Repeats the check until two in a row find the same content, or for too long. Returns the last content.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {
@@ -219,9 +214,7 @@ pub struct FileWriters {
 }
 
 impl FileWriters {
-    /// Waits until no watched file is being written, but at most for `patience`. Returns the files that are still being
-    /// written. A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed
-    /// before.
+    /// Waits until no watched file is being written, but at most for `patience`. Returns those that still are.
     pub async fn wait_and_list_unfinished(&self, patience: Duration) -> Vec<PathBuf> {
         let latest = Instant::now() + patience;
         loop {

@@ -11,8 +11,7 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A configuration whose interval for polling is too long for the tests, so that a watch finds changes only through
-/// notifications.
+/// Polls too rarely for the tests, so that a watch finds changes only through notifications.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
@@ -26,7 +25,6 @@ const POLLED: WatchConfig = WatchConfig {
     poll: Duration::from_millis(10),
 };
 
-/// Fails like an operating system that has reached its limit of file watches.
 fn none_left(_: directory_watches::EventHandler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
@@ -46,8 +44,7 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Changes a scratch file, and waits until the watch reports it. The watch's initial check is then over, so that it
-/// finds later changes only through notifications.
+/// Changes a scratch file, and waits for the report, so that the watch's initial check is over.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -137,7 +134,6 @@ async fn a_file_change_is_reported_however_it_is_made() {
                     fs::rename(root.join("some"), root.join("old")).unwrap();
                     fs::rename(root.join("new"), root.join("some")).unwrap();
                 },
-                // The watch now has to follow the new directory, which took the place of the old one.
                 |root| write(root.join("some/file"), "3"),
             ],
         ),
@@ -216,7 +212,6 @@ async fn a_file_change_is_reported_however_it_is_made() {
     }
 }
 
-/// No write changes the content of the watched file, so the watch reports only the change to the scratch file.
 #[tokio::test]
 async fn writes_that_leave_the_content_the_same_are_not_reported() {
     type Step = fn(&Path);
@@ -281,7 +276,6 @@ async fn the_watched_paths_can_be_replaced() {
     watch.expect(Fingerprint::read([b.clone(), c.clone()]));
     fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
-    // `a` is no longer watched, and `c` has not changed.
     assert_eq!(changed(&mut watch).await, [b]);
     fs::write(&a, "3").unwrap();
     fs::write(&c, "3").unwrap();
@@ -299,7 +293,6 @@ async fn changes_since_a_fingerprint_are_reported() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
-/// A file that its writer has closed is complete, so the watch checks it at once, without waiting for `debounce`.
 #[tokio::test]
 async fn a_change_is_reported_as_soon_as_its_writer_closes_the_file() {
     let directory = TempDir::new().unwrap();
@@ -339,12 +332,10 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
         assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
         assert_eq!(watch.seen, Fingerprint::read(paths.clone()), "{step}");
     }
-    // A write to a file that is not watched does not delay the check.
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // A watched file that stays open is reported once it has not been written to for `hold`.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED

@@ -7,9 +7,7 @@ use std::{
 /// The maximum number of symbolic links that are followed in one path, which is Linux's limit.
 const MOST_LINKS: usize = 40;
 
-/// Returns the directories in which a change may alter what this path leads to: the parents of the file and of each
-/// symbolic link on the way, or, if the path is dangling, the last directory that exists. The returned paths contain no
-/// symbolic links.
+/// Returns the directories in which a change may alter what this path leads to. They contain no symbolic links.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
@@ -55,8 +53,7 @@ fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Pushes the components of a path onto the stack, the last one first, so that the first one is popped first. An
-/// absolute path starts with the root.
+/// Pushes the components of a path onto the stack, so that the first one is popped first.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let parts = path
         .components()

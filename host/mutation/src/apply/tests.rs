@@ -9,7 +9,6 @@ fn location(text: &str) -> FieldLocation {
     FieldLocation::parse(text).unwrap()
 }
 
-/// Returns the object after the mutation; `None` if the mutation did not change it.
 fn applied(
     at: &str,
     tests: &[(&str, bool)],

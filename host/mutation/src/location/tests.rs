@@ -81,7 +81,6 @@ fn a_location_is_parsed_into_steps() {
     ] {
         let location = FieldLocation::parse(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(location.steps(), expected, "{text}");
-        // Formatting the location and parsing the text again yields the same location.
         assert_eq!(
             FieldLocation::parse(&location.to_string()),
             Ok(location),

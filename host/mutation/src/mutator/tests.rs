@@ -51,7 +51,6 @@ async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
 /// Source: Gatekeeper 3.x, pkg/mutation/system.go and system_test.go.
 #[tokio::test]
 async fn mutators_are_applied_until_nothing_changes() {
-    // The first mutator depends on a value that the second one sets, so it applies only in the second round.
     let chained = vec![
         with_test(assign("a", "spec.b.a", 1), "spec.b", true),
         with_test(assign("b", "spec.b.c", 1), "spec.b", false),
@@ -60,13 +59,12 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"b": {"c": 1, "a": 1}}}));
     assert_eq!(names, "b, a");
 
-    // Both mutators set the same field, so the second one wins in each round.
     let disputed = vec![assign("a", "spec.x", 1), assign("b", "spec.x", 2)];
     let (after, _) = changed(disputed.clone(), json!({"spec": {}})).await;
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // The second round mistakes the beginning of the new path for a domain, so the name grows in each round.
+    // With these parts, the name grows in each round.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()
@@ -202,7 +200,6 @@ async fn the_size_of_a_mutated_object_is_limited() {
             Some(FailureKind::OutputTooLarge),
         ),
         ("a few", vec![policy()], pod(1_000, json!({})), None),
-        // The size of the value that the first mutator replaces no longer counts.
         (
             "smaller ones in place of others",
             vec![short(), policy()],

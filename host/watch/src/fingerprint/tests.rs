@@ -11,7 +11,6 @@ fn a_stamp_is_reliable_when_the_file_is_older_than_the_clock_resolution() {
             changed + COARSENESS + Duration::from_nanos(1),
             true,
         ),
-        // The file's time of change is in the future.
         (Some(changed), changed - Duration::from_secs(1), false),
         (None, changed, false),
     ] {
@@ -111,7 +110,6 @@ fn files_with_other_extensions_are_ignored() {
         ("a.yaml.bak", false),
         ("yaml", false),
         ("app.log", false),
-        // A path that is watched by name needs none of the extensions.
         ("named.log", true),
     ] {
         std::fs::write(path(name), "1").unwrap();
