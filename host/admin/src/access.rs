@@ -82,7 +82,7 @@ pub enum AccessDenied {
 }
 
 impl AccessDenied {
-    /// Returns whether this refusal is logged: one for wrong credentials or an insufficient role, not for missing ones.
+    /// Missing credentials are not logged.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -129,8 +129,8 @@ impl AdminAccess {
         Ok((caller, role))
     }
 
-    /// Identifies a client that uses the console without signing in: on loopback without authentication, or with a
-    /// certificate. Callers check the request's origin with [`from_own_page`].
+    /// Identifies a client that uses the console without signing in. Callers check the request's origin with
+    /// [`from_own_page`].
     pub(crate) fn identify_without_sign_in(&self, head: &Parts) -> Result<(Caller, AdminRole), AccessDenied> {
         match &*self.0 {
             AccessPolicy::Closed => Err(AccessDenied::Closed),
@@ -153,7 +153,6 @@ impl AdminAccess {
         }
     }
 
-    /// Returns whether clients may sign in to the console with a token.
     pub(crate) fn has_tokens(&self) -> bool {
         matches!(&*self.0, AccessPolicy::Guarded { tokens, .. } if !tokens.is_empty())
     }
@@ -167,8 +166,8 @@ impl AdminAccess {
     }
 }
 
-/// Identifies a client. A token takes precedence over a certificate, because clients send a token on purpose, but a
-/// certificate automatically.
+/// A token takes precedence over a certificate, because clients send a token on purpose, but a certificate
+/// automatically.
 fn authenticate(
     head: &Parts,
     tokens: &[AdminToken],
@@ -180,7 +179,7 @@ fn authenticate(
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
-        // A browser presents the certificate even if another site's page causes the request, so browsers are refused.
+        // A browser presents the certificate even if another site's page causes the request.
         no_browser(head)?;
     }
     certified(head, tokens, clients)
@@ -206,17 +205,15 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Refuses a request that a page of another site made a browser send. Accepts requests from the console's own pages,
-/// the address bar, links on other sites, and other programs. If `changes` is true, accepts only requests from the
-/// console's own pages.
+/// Refuses a request that a page of another site made a browser send. If `changes` is true, accepts only requests from
+/// the console's own pages.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), AccessDenied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
     let origin = text(&ORIGIN);
     let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
     let allowed = match site {
-        // `Origin` is not needed if there is `Sec-Fetch-Site`. It may even be `null`, because the console's pages ask
-        // browsers to send no referrer.
+        // `Origin` may be `null`, because the console's pages ask browsers to send no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_other_site(head),
@@ -241,8 +238,7 @@ pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
         && is(&SEC_FETCH_MODE, &["navigate"])
 }
 
-/// Returns whether an origin has the host and port of this request. The scheme is not compared, because a proxy in
-/// front of this program may terminate TLS.
+/// The scheme is not compared, because a proxy in front of this program may terminate TLS.
 fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     let authority = match head.headers.get(HOST) {
         Some(host) => host.as_bytes(),
@@ -271,8 +267,7 @@ fn no_browser(head: &Parts) -> Result<(), AccessDenied> {
     }
 }
 
-/// Refuses requests whose host is not a loopback name. By DNS rebinding, a page can make its own host name resolve to
-/// this machine, but the browser still sends the page's host name.
+/// Protects against DNS rebinding: a page can make its host name resolve to this machine.
 fn loopback_host(head: &Parts) -> Result<(), AccessDenied> {
     let named = head
         .headers

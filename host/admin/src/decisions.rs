@@ -144,12 +144,11 @@ fn unreadable(error: SinkError) -> ApiError {
 struct DecisionsOfUid {
     on_disk: Vec<DecisionDetail>,
     in_memory: Vec<LoggedDecision>,
-    /// The number of decisions with this uid that are older than those in `on_disk` and `in_memory`.
+    /// The number of decisions with this uid that are not loaded because they are older.
     older: usize,
 }
 
 impl DecisionsOfUid {
-    /// Finds the decisions with this uid whose ids are smaller than `before`.
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
         let (in_memory, older) = log.get(uid, before);
@@ -164,8 +163,7 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The database also contains the decisions that are in memory. Only older ones are read from it, so that
-            // none is returned twice.
+            // The database also contains the decisions that are in memory.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;
@@ -178,7 +176,6 @@ impl DecisionsOfUid {
     }
 }
 
-/// Returns the newest decisions with this uid whose ids are smaller than `before`.
 pub(crate) async fn get(
     api: &Api,
     role: AdminRole,
@@ -188,7 +185,7 @@ pub(crate) async fn get(
     let found = DecisionsOfUid::find(api, uid, before).await?;
     let mut decisions = found.on_disk;
     if role < AdminRole::Admin {
-        // Clients without the role Admin see decisions without objects.
+        // Only the role Admin sees objects.
         decisions = decisions
             .into_iter()
             .map(|detail| detail.decision.into())
@@ -215,7 +212,6 @@ fn unknown(uid: &str) -> ApiError {
     ))
 }
 
-/// Removes from a decision the values that only the role Admin may see, unless this is the client's role.
 pub(crate) fn hide(role: AdminRole, record: &mut DecisionRecord) {
     if role < AdminRole::Admin {
         record.without_values();

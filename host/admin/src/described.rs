@@ -116,7 +116,6 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
 
 fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
     let value = value(name, given)?;
-    // Stages get the object as JSON text, which is the form in which a client would have sent it.
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 

@@ -31,10 +31,8 @@ pub enum ApiError {
     TooLarge(usize),
     #[error("unsupported content type `{0}`: send application/yaml or application/json")]
     UnsupportedMediaType(String),
-    /// The definitions cannot go live, because they have these mistakes.
     #[error("nothing was changed, because the definitions cannot go live")]
     CannotGoLive(Vec<String>),
-    /// The request cannot be evaluated, because it or the definitions have these mistakes.
     #[error("the request was not evaluated, because there are mistakes")]
     CannotEvaluate(Vec<String>),
     /// The driver cannot process the request now. A later attempt may succeed.

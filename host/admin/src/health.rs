@@ -187,7 +187,6 @@ impl CertificateStatus {
     }
 }
 
-/// Writes a number with its noun: `1 plugin`, `2 plugins`.
 pub(crate) fn count(count: u64, one: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {one}{ending}")

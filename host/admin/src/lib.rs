@@ -72,7 +72,7 @@ use self::{
 /// The maximum number of requests that are handled at the same time. Probes are not counted.
 const REQUESTS: usize = 256;
 
-/// The paths of probes. The threads that serve connections reply to them directly, so no slow reply delays a probe.
+/// The threads that serve connections reply to these paths directly, so no slow reply delays a probe.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Writes all metrics in Prometheus' text format.
@@ -113,21 +113,16 @@ pub struct Overview {
     pub panels: Vec<HealthPanel>,
 }
 
-/// The state that all handlers of requests share. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
 struct Api {
     access: AdminAccess,
     sources: Arc<AdminSources>,
-    /// A permit for each active recording.
     recordings: Arc<Semaphore>,
-    /// A permit for each reply of `/v1/applies` that is being made.
     explanations: Arc<Semaphore>,
     sessions: Arc<Sessions>,
-    /// A permit for each client that follows decisions.
     followers: FairLimit<Caller>,
     /// A permit for each request whose body may be large.
     large_bodies: FairLimit<Caller>,
-    /// The OpenAPI document; empty until it is first requested.
     document: Arc<OnceLock<Value>>,
     routes: Arc<[Route]>,
 }
@@ -138,8 +133,7 @@ impl Api {
     }
 }
 
-/// Returns the table of all routes: those of this crate, followed by `more`, which are routes of front ends. `S` is the
-/// type of the body of `GET /v1/status`, and `H` the type of the body of `/healthz` if a front end replies to it.
+/// `more` are the routes of front ends; `S` and `H` are the types of the bodies of `/v1/status` and `/healthz`.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));
@@ -154,12 +148,11 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
 /// Replies to the requests to the admin port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
-    /// The routes that are served while the driver starts: health, readiness and metrics.
     starting: Router,
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
     requests: FairLimit,
-    /// Whether the service is for connections above the maximum number, on which only probes are answered.
+    /// Whether only probes are answered, as on connections above the maximum number.
     only_probes: bool,
 }
 

@@ -11,10 +11,9 @@ use crate::{
     route::{ReplyForm, Route, RouteContent},
 };
 
-/// The error statuses that every route with authentication can return.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
-/// Returns a generator of schemas for parameters and bodies, in which a field with a default is optional.
+/// In this generator, a field with a default is optional.
 fn reader() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings
@@ -71,7 +70,6 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": description, "content": {}}));
-        // If a reply of this status was added before, its content types are kept.
         if let (Some(known), Json::Object(more)) = (
             response.pointer_mut("/content").and_then(Json::as_object_mut),
             contents(vec![content]),
@@ -118,8 +116,7 @@ fn description(route: &Route) -> String {
     [route.description, &role].join(" ").trim().to_owned()
 }
 
-/// Returns the OpenAPI security requirement of a route. With a role, it is a token, a certificate, or neither (`{}`),
-/// because clients on loopback may need no credentials.
+/// A client needs a token, a certificate, or neither (`{}`) on loopback.
 fn security(role: Option<AdminRole>) -> Json {
     match role {
         None => json!([]),
@@ -127,7 +124,6 @@ fn security(role: Option<AdminRole>) -> Json {
     }
 }
 
-/// Returns the OpenAPI parameters that the fields of an object's schema describe.
 fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     let required: Vec<&str> = schema
         .get("required")

@@ -30,7 +30,6 @@ pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
     ]
 }
 
-/// Returns the routes of a driver that is still loading its chains and plugins.
 pub(super) fn starting(render: RenderMetrics) -> Router {
     let unavailable = "the driver is starting: it loads its chains and plugins";
     Router::new()

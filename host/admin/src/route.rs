@@ -347,7 +347,6 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-/// Reads a body of at most `limit` bytes.
 pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let collected = BodyLimits::new(limit, BODY_TIMEOUT).collect(head, body).await;
     collected.map_err(|error| match error {
@@ -375,8 +374,7 @@ pub(crate) fn large_body(
     })
 }
 
-/// Parses the parameters of an address or a form. They are counted first, because parsing too many would take long,
-/// even if they are unknown.
+/// Parameters are counted first, because parsing too many would take long.
 pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
     if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
         let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");

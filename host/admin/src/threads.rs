@@ -35,7 +35,7 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     }
 }
 
-/// Lets a task on the threads for replies make a streamed body, instead of the thread that sends the body.
+/// Lets a task on the threads for replies make a streamed body.
 fn forwarded(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;

@@ -23,7 +23,6 @@ pub struct AdminToken {
 
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// The digest of the token, from the configuration.
     Digest(TokenDigest),
     File(TokenFile),
 }
@@ -55,7 +54,7 @@ pub struct TokenFile(FileValue<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // When the program starts, an invalid file is an error. If it becomes invalid later, its token is refused.
+        // An invalid file is an error only when the program starts.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {
@@ -83,8 +82,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// Finds the token that a client presented. The digest is compared with those of all tokens, in constant time, so that
-/// the duration reveals nothing about them.
+/// All digests are compared in constant time, so that the duration reveals nothing about them.
 pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
     let mut found = None;
     for token in tokens {
@@ -102,7 +100,6 @@ pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> O
     found
 }
 
-/// Reloads the files of these tokens when they change. Never completes.
 pub(crate) async fn follow(tokens: &[AdminToken]) {
     let files = tokens.iter().filter_map(|token| match &token.source {
         TokenSource::File(TokenFile(file)) => Some(file.follow(|loaded| {

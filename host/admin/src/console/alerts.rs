@@ -15,12 +15,10 @@ use crate::Overview;
 /// The number of alerts that are visible before the user unfolds the list.
 const SHOWN: usize = 3;
 
-/// A state that needs attention, with a link to the page about it.
 struct Alert {
     tone: Tone,
     word: &'static str,
     text: Markup,
-    /// If the alert is about invalid definitions: their mistakes, one sentence for each.
     mistakes: Vec<String>,
     address: String,
 }
@@ -37,7 +35,6 @@ impl Alert {
     }
 }
 
-/// Shows all alerts, the worst first; shows nothing if there are none.
 pub(super) fn bar(overview: &Overview, now: Moment) -> Markup {
     let mut alerts = alerts(overview, now);
     alerts.sort_by_key(|alert| std::cmp::Reverse(alert.tone));

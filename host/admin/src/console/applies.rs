@@ -28,7 +28,6 @@ pub(super) fn router() -> Router<Api> {
     Router::new().route("/applies", get(applies))
 }
 
-/// The request that the page explains, from the parameters of the page's address or the fields of its form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AppliesQuery {
@@ -50,7 +49,7 @@ impl AppliesQuery {
     fn described(&self) -> DescribedRequest {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = given(&self.object);
-        // An object contains its kind and name, so the form's fields `kind` and `name` are used only without an object.
+        // An object contains its kind and name.
         let without_object = |text: &str| given(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),

@@ -50,8 +50,7 @@ const fn asset(name: &'static str, media_type: &'static str, text: &'static str)
     }
 }
 
-/// The directory in the addresses of all assets, named by a hash of the assets. A script of one version thus imports
-/// only scripts of that version.
+/// A hash of the assets names the directory, so that scripts import only scripts of their own version.
 static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     let digest = Digest::of_parts(ASSETS.iter().map(|asset| asset.text.as_bytes()));
     digest.to_hex().chars().take(12).collect()
@@ -69,8 +68,7 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page of another program version requests a directory with another hash. This program's asset may be the wrong
-    // version for that page, so browsers must not cache it.
+    // A page of another program version must not cache this asset, which may be wrong for it.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

@@ -67,7 +67,6 @@ fn stage_of(address: &str) -> &str {
     address.rsplit_once('/').map_or(address, |(_, stage)| stage)
 }
 
-/// Shows the share of requests that the candidate decides, and buttons to change the share.
 fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
     use {RolloutAction::*, RolloutState::*};
     let (tone, actions): (_, &[RolloutAction]) = match rollout.state {
@@ -112,7 +111,6 @@ fn label(action: RolloutAction) -> &'static str {
     }
 }
 
-/// Shows when the current step of a rollout ends, and a bar with the progress of the step.
 fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     let Some(next) = rollout.next else {
         return html! { (rollout.state) };
@@ -123,7 +121,6 @@ fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     html! { "ends " (relative(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
 }
 
-/// Shows a row with a limit that aborts a rollout, and how close the rollout is to it.
 fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Markup {
     html! {
         tr {
@@ -136,7 +133,6 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
     }
 }
 
-/// Shows for each kind of object how often the candidate agreed with the plugin, and an example of each difference.
 fn comparisons(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
     let names: Vec<_> = [Text("Resource"), Number("Same")]
@@ -177,7 +173,6 @@ fn effect_tone(effect: DifferenceEffect) -> Tone {
     }
 }
 
-/// Shows the plugin's and the candidate's answer as a diff.
 fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
     let titles = ["Answer of the plugin", "Answer of the candidate"];
     html! {
@@ -194,11 +189,9 @@ fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
 }
 
 fn written(answer: &AnswerSample) -> String {
-    // All keys of the answer are strings, so YAML can always represent it.
     yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
-/// Names the stage whose candidate is promoted, in the preview's address or in the confirmation form.
 #[derive(Debug, Deserialize)]
 struct Promotion {
     stage: StageId,

@@ -50,7 +50,7 @@ pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
 }
 
-/// Returns the address of a stage: an anchor on the page of the stage's chain.
+/// Returns an anchor on the page of the stage's chain.
 pub(super) fn stage_address(phase: Phase, chain: &str, stage: &str) -> String {
     let stage = utf8_percent_encode(stage, PATH);
     format!("{}#stage-{stage}", address(phase, chain))
@@ -76,7 +76,7 @@ fn overview(host: &Host) -> Markup {
     }
 }
 
-/// A live chain, and its rates in the last minute; `None` if no request matched the chain in that time.
+/// A live chain and its rates; `None` if no request matched it in the last minute.
 type RatedChain<'a> = (&'a ChainStatus, Option<&'a ChainRates>);
 
 pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {
@@ -90,7 +90,6 @@ pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec
         .collect()
 }
 
-/// Shows a table of chains, with the state of their stages and their rates in the last minute.
 pub(super) fn chain_table(chains: &[RatedChain<'_>]) -> Markup {
     html! {
         table.data.chains {
@@ -288,7 +287,6 @@ fn state(state: StageState) -> Markup {
     }
 }
 
-/// Shows the kind of a stage's hook, its summary and properties, and the members if the hook is a plugin group.
 pub(super) fn hook_facts(hook: &HookStatus) -> Markup {
     html! {
         dt { (title(&hook.kind)) }
@@ -349,8 +347,7 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     }
 }
 
-/// Finds the line of a definition that names this stage. Returns `None` if no line does, for instance because the stage
-/// is implied by a policy of another system.
+/// Returns `None` if no line names the stage, for instance because a policy of another system implies it.
 fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, u32)> {
     definitions.iter().find_map(|stored| {
         let mut lines = (first_line(stored)..).zip(stored.text.lines());
@@ -362,16 +359,14 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
     })
 }
 
-/// Returns the number of the line in its file at which a definition's stored text begins. The text includes comments
-/// above the definition, but `stored.line` does not count them.
+/// Comments above the definition belong to its text, but `stored.line` does not count them.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = u32::try_from(stored.text.lines().take_while(is_before).count()).unwrap_or(u32::MAX);
     stored.line.saturating_sub(before).max(1)
 }
 
-/// Shows a text with line numbers that start at `first`. If `has_targets` is true, links can lead to the lines; only
-/// one text on a page may have such targets, because their ids must be unique.
+/// Shows a text with line numbers. Only one text on a page may have targets, because their ids must be unique.
 pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {

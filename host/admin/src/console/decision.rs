@@ -87,7 +87,6 @@ async fn decision(
 #[derive(Debug, Deserialize)]
 struct ReplayForm {}
 
-/// Shows how the live chains would decide the requests with this uid now, without forwarding or counting them.
 async fn replay(
     State(api): State<Api>,
     Path(uid): Path<String>,
@@ -143,7 +142,6 @@ fn difference_name(difference: Difference) -> &'static str {
     }
 }
 
-/// Shows how many older decisions have this uid, with links to the older and to the newest decisions.
 fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     let address = address(uid);
     html! {
@@ -160,11 +158,8 @@ fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     }
 }
 
-/// The addresses to which the commands on the page send requests. The user can copy these commands.
 struct CommandTargets {
-    /// The URL of the admin port, as the browser addresses it.
     admin: String,
-    /// Whether the commands must send a token to the admin port.
     needs_token: bool,
     reviews: Option<String>,
 }
@@ -196,7 +191,6 @@ impl CommandTargets {
     }
 }
 
-/// Shows one decision. Adds a heading if the page shows several decisions with the same uid.
 fn article(
     detail: &DecisionDetail,
     session: &Session,
@@ -223,8 +217,7 @@ fn article(
     }
 }
 
-/// Shows a link to the playground for each chain that handled the request. For users with the role Admin, the
-/// playground then contains the request.
+/// For users with the role Admin, the playground contains the request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision
@@ -269,13 +262,12 @@ fn facts(decision: &DecisionRecord) -> Markup {
     }
 }
 
-/// Shows a row for each stage, with a bar from its start to its end.
 pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
     let ends = decision
         .stages
         .iter()
         .map(|stage| stage.start_microseconds + stage.microseconds);
-    // Stages in mode Audit may end after the decision, so the scale of the timeline includes their ends.
+    // Stages in mode Audit may end after the decision.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
@@ -325,7 +317,6 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Mark
     }
 }
 
-/// Returns all lines that the plugin of this stage logged, as one text.
 fn log(stage: &StageRecord) -> String {
     let mut text = String::new();
     for line in &stage.log {
@@ -345,7 +336,6 @@ fn stage_bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
     }
     let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(whole);
     let start = parts(stage.start_microseconds);
-    // A bar has a minimum width, so that it stays visible.
     segment(tone, start.min(996), parts(stage.microseconds).max(4))
 }
 
@@ -381,7 +371,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
     }
 }
 
-/// Returns the names of the stages whose patches had no effect because a later stage refused the request.
+/// Returns the stages whose patches had no effect, because a later stage refused the request.
 fn discarded(decision: &DecisionRecord) -> Vec<String> {
     decision
         .stages
@@ -447,7 +437,7 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     )
 }
 
-/// Returns a command that sends the recorded AdmissionReview to the driver again. This changes nothing in the cluster.
+/// Returns a command that sends the recorded AdmissionReview again, which changes nothing in the cluster.
 fn send_again(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
@@ -460,7 +450,6 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Returns the `expect` section of a test case for this decision.
 pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     let mut expect = Map::new();
     let is_allowed = !decision.verdict.is_refusal();
@@ -479,8 +468,7 @@ pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     expect
 }
 
-/// Returns a test case that expects this decision. If values are redacted, it expects only the verdict and the
-/// warnings, since patches and messages may depend on redacted values.
+/// If values are redacted, the test case expects only the verdict and the warnings.
 fn test_case(decision: &DecisionRecord, review: &RecordedRequest) -> String {
     let mut expect = expectation(decision);
     if review.recording.redacted > 0 {

@@ -3,17 +3,14 @@
 use diffy::{DiffOptions, Hunk, Line, Patch};
 use maud::{Markup, html};
 
-/// The number of unchanged lines that are shown before and after a difference.
 const CONTEXT: usize = 3;
 
 /// The largest total size, in bytes, of two texts that are compared.
 const LONGEST: usize = 1 << 20;
-/// The largest product of the numbers of lines of two texts that are compared: in the worst case, each line is compared
-/// with each line of the other text.
+/// The largest product of the numbers of lines of two texts that are compared.
 const PAIRS: usize = 16_000_000;
 
-/// Shows the lines around the differences of two texts, side by side. The result is empty if the texts are equal, and
-/// `None` if they are too long to compare.
+/// The result is empty if the texts are equal, and `None` if they are too long to compare.
 pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
     if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
         return None;
@@ -36,7 +33,6 @@ pub(super) fn unified(text: &str) -> Markup {
     }
 }
 
-/// Splits a unified diff into one text for each file.
 fn files(text: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = text.match_indices("--- ").map(|(start, _)| start).collect();
     starts.retain(|start| {
@@ -73,7 +69,6 @@ fn table(titles: [&str; 2], patch: &Patch<'_, str>) -> Markup {
     }
 }
 
-/// A row of the comparison: a line of the first text next to a line of the second text, each with its number.
 struct DiffRow<'t> {
     before: Option<(usize, &'t str)>,
     after: Option<(usize, &'t str)>,
@@ -84,7 +79,7 @@ struct DiffRow<'t> {
 fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
     let mut rows: Vec<DiffRow<'t>> = Vec::new();
-    // The index of the first row that has a removed line but no added line next to it yet.
+    // The first row that has a removed line but no added line yet.
     let mut free = 0;
     for line in hunk.lines() {
         let (Line::Context(text) | Line::Delete(text) | Line::Insert(text)) = line;
@@ -161,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_unified_diff_is_shown_file_by_file() {
-        // The removed line `-- b` is written as `--- b`, and so looks like the header of a file.
+        // The removed line `-- b` looks like the header of a file.
         let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
         let html = unified(text).into_string();
         assert_eq!(html.matches("<table").count(), 2, "{html}");

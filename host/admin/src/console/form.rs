@@ -73,7 +73,6 @@ pub(super) async fn read<T: DeserializeOwned>(
     Ok((session, fields))
 }
 
-/// Reads the body of a form as text, up to `limit` bytes.
 pub(super) async fn text(head: &http::request::Parts, body: Body, limit: usize) -> Result<String, ApiError> {
     route::media_type(&head.headers, &[MEDIA_TYPE])?;
     let bytes = route::collect(head, body, limit).await?;

@@ -47,7 +47,6 @@ fn facts(table: &Status) -> Markup {
     }
 }
 
-/// Shows the lines of a panel as a table; nothing for a panel without lines.
 fn table(panel: &HealthPanel, now: Moment) -> Markup {
     html! {
         @if !panel.lines.is_empty() {

@@ -199,7 +199,6 @@ fn modules(modules: &[RevisionModule]) -> Markup {
     }
 }
 
-/// Shows how two revisions differ: the modules that changed, and a diff of the definitions.
 pub(super) fn comparison(comparison: &Comparison) -> Markup {
     html! {
         @if comparison.modules.is_empty() && comparison.text.is_empty() {

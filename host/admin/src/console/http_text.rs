@@ -13,7 +13,6 @@ pub(super) fn is_http(text: &str) -> bool {
     start_line(text).is_some()
 }
 
-/// Parses a request line, `PUT /v1/services/web`, with or without an HTTP version.
 fn start_line(text: &str) -> Option<(Method, Uri)> {
     let mut words = text.lines().next()?.split_whitespace();
     let (method, path) = (words.next()?, words.next()?);
@@ -64,7 +63,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     {
         let line = text.get(..begin).unwrap_or_default().matches('\n').count() + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The line number in the parser's message is cut off: it counts lines of the body, not of the whole text.
+        // The parser counts lines of the body, not of the whole text.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"

@@ -8,7 +8,6 @@ use maud::{DOCTYPE, Markup, html};
 use super::{alerts, assets, session::Session};
 use crate::{Overview, error::ApiError};
 
-/// A section of the console, which has an entry in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
@@ -39,7 +38,6 @@ impl Section {
     }
 }
 
-/// Returns a page for this user; the title is its first heading.
 pub(super) fn page(session: &Session, section: Section, title: &str, content: Markup) -> Response {
     page_with(&(session.sources.overview)(), session, section, title, &content)
 }
@@ -69,12 +67,10 @@ pub(super) fn plain_refusal(error: &ApiError) -> Response {
     (error.status(), plain_page(title_of(error), &explanation(error))).into_response()
 }
 
-/// Returns a page without navigation for a client that is not signed in.
 pub(super) fn plain_page(title: &str, content: &Markup) -> Html<String> {
     Html(frame(title, None, content).into_string())
 }
 
-/// Returns the hidden field with the session's key. Every form contains it.
 pub(super) fn form_key(session: &Session) -> Markup {
     html! { input type="hidden" name="form_key" value=(session.form_key); }
 }

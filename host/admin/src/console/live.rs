@@ -44,7 +44,6 @@ use crate::{
     route,
 };
 
-/// The time before now over which the rates of the chains are counted.
 const RATE_PERIOD: Duration = Duration::from_secs(60);
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two events with decisions. It leaves browsers time to render the decisions of each event.
@@ -58,7 +57,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/live/events", get(events))
 }
 
-/// Reads the filter from the query of a page's address. Browsers also send the form's empty fields, which are ignored.
+/// Browsers also send the form's empty fields, which are ignored.
 fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
     let mut query: DecisionQuery = route::parameters("filter", &text.unwrap_or_default())?;
     for text in texts(&mut query) {
@@ -80,8 +79,7 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of `page` with this filter as its query. If `before` is given, the list on that page begins with
-/// the newest decision whose id is smaller.
+/// If `before` is given, the list begins with the newest decision whose id is smaller.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
         before,
@@ -143,7 +141,6 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
     })
 }
 
-/// The values that the filter's form suggests for its fields.
 #[derive(Default)]
 struct Suggestions<'a> {
     chains: BTreeSet<String>,
@@ -216,7 +213,6 @@ fn filters(query: &DecisionQuery, suggestions: &Suggestions<'_>) -> Markup {
     }
 }
 
-/// Shows the active filters, each with a link that removes it.
 fn chips(query: &DecisionQuery) -> Markup {
     let names = ["chain", "stage", "namespace", "user", "text", "since"];
     let mut shown = Vec::new();
@@ -277,7 +273,6 @@ pub(super) fn kind(decision: &DecisionRecord) -> &str {
     decision.kind.trim_start_matches('/')
 }
 
-/// Returns whether a stage in mode Audit would have denied the request.
 fn would_be_denied(decision: &DecisionRecord) -> bool {
     let mut stages = decision.stages.iter();
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
@@ -288,7 +283,6 @@ const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {
     let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
-    // The message is cut between words, or within the first word if that is as long as the limit.
     let shown = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
         @if cut.len() == text.len() { (text) }
@@ -296,7 +290,7 @@ fn folded(text: &str) -> Markup {
     }
 }
 
-/// Returns the message of a decision, or else a note on each stage that changed the object, failed or had an exception.
+/// Returns the message of a decision, or else notes on its stages.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();
@@ -315,7 +309,6 @@ fn why(decision: &DecisionRecord) -> String {
     notes.collect::<Vec<_>>().join("; ")
 }
 
-/// Shows the requests of each chain in the last minute, or since the first decision if that was less than a minute ago.
 fn rates(api: &Api) -> Markup {
     html! {
         table.data.chains {
@@ -339,7 +332,6 @@ pub(super) const RATE_COLUMNS: [Column<'static>; 7] = [
     Number("p99"),
 ];
 
-/// Shows the cells of a table that contain a chain's rates. The cells are empty if no request matched the chain.
 pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
     html! {
         @match rates {
@@ -420,7 +412,6 @@ async fn events(
     Sse::new(events).into_response()
 }
 
-/// The connection of a browser whose page shows decisions as they are made.
 struct FollowingPage {
     decisions: DecisionStream,
     _permit: Permit<Caller>,
@@ -430,7 +421,6 @@ struct FollowingPage {
     next: Instant,
 }
 
-/// The decisions that one event sends to a page.
 #[derive(Default)]
 struct DecisionGroup {
     decisions: VecDeque<LoggedDecision>,
@@ -438,7 +428,7 @@ struct DecisionGroup {
 }
 
 impl FollowingPage {
-    /// Waits for the next event to send; returns `None` when the session has ended or the driver stops.
+    /// Returns `None` when the session has ended or the driver stops.
     async fn event(&mut self) -> Option<Event> {
         let next = self.next;
         let decisions = &mut self.decisions;

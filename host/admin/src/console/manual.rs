@@ -141,7 +141,6 @@ fn find(query: &str) -> Vec<FoundSection> {
     found
 }
 
-/// A page of the manual as HTML, without its title.
 #[derive(Debug, Default)]
 struct ManualText {
     title: String,
@@ -153,13 +152,11 @@ struct ManualText {
 struct ManualSection {
     title: String,
     anchor: String,
-    /// The offset of the section's heading in the page's text.
     start: usize,
 }
 
 impl ManualText {
-    /// Renders Markdown. Headings get the same anchors as on GitHub and in mdBook. Links to other pages lead to
-    /// `/docs`. Links to other files become plain text, and images become their descriptions.
+    /// Renders Markdown. Headings get the same anchors as on GitHub and in mdBook.
     fn read(markdown: &str) -> Self {
         let mut this = Self::default();
         let mut anchors = HashMap::new();
@@ -215,8 +212,7 @@ impl ManualText {
                 },
                 Event::End(TagEnd::Link) if drops_link => drops_link = false,
                 Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => {}
-                // Alignment is dropped: it would become inline styles, which the console's content security policy
-                // forbids.
+                // Alignment is dropped: it would become inline styles, which the content security policy forbids.
                 Event::Start(Tag::Table(columns)) => {
                     events.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
                 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// The form's texts that may have mistakes: the text's name in error messages, and the form's field that contains it.
+/// (name of a text in error messages, field of the form that contains the text)
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),

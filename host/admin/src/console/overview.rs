@@ -23,7 +23,6 @@ use crate::{
     error::ApiError,
 };
 
-/// The maximum number of chains that the first page lists.
 const CHAINS: usize = 8;
 const REVISIONS: usize = 5;
 const DENIALS: usize = 5;
@@ -63,7 +62,6 @@ async fn content(session: &Session, api: &Api) -> Result<Markup, ApiError> {
     })
 }
 
-/// Shows the numbers of the last hour, each with its difference from the hour before.
 fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
     type Number = fn(&TrafficCounts) -> u64;
     let count: fn(u64) -> String = |count| count.to_string();

@@ -10,7 +10,6 @@ use serde_json::Value;
 pub(super) use crate::health::{Tone, count};
 
 impl Tone {
-    /// Returns the name of the CSS class that gives an element this tone's colour.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -25,7 +24,6 @@ impl Tone {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Column<'a> {
     Text(&'a str),
-    /// The name of a column with numbers, which are aligned right.
     Number(&'a str),
 }
 
@@ -46,7 +44,6 @@ pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// Shows a table cell with a number. A number that is not zero has the colour of the tone.
 pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
     html! {
         td.number data-label=(label) {
@@ -88,7 +85,6 @@ pub(super) fn segment(tone: Tone, start: u128, length: u128) -> Markup {
     }
 }
 
-/// Draws a bar that shows how close a number is to `limit`.
 pub(super) fn meter(number: u64, limit: u64) -> Markup {
     let part = (u128::from(number) * 1000 / u128::from(limit.max(1))).min(1000);
     let tone = match part {
@@ -100,7 +96,6 @@ pub(super) fn meter(number: u64, limit: u64) -> Markup {
     segment(tone, 0, part)
 }
 
-/// Shows that a list is empty, and a link to what the user may do next.
 pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
     html! { p.empty { (text) " " a href=(address) { (step) } } }
 }
@@ -166,7 +161,6 @@ fn rounded(duration: Duration) -> String {
 /// The size in bytes above which a text is cut on a page.
 pub(super) const LONGEST_TEXT: usize = 64 << 10;
 
-/// Shows a text, cut to [`LONGEST_TEXT`].
 pub(super) fn text(text: &str) -> Markup {
     let shown = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
     html! {
@@ -177,7 +171,6 @@ pub(super) fn text(text: &str) -> Markup {
     }
 }
 
-/// Writes a value as YAML, without the leading `---`.
 pub(super) fn yaml(value: &Value) -> String {
     let text = to_yaml(value);
     text.strip_prefix("---\n").map(str::to_owned).unwrap_or(text)
@@ -217,7 +210,6 @@ pub(super) fn latency(microseconds: u64) -> String {
     }
 }
 
-/// The text that tables show if there is no number.
 pub(super) const NO_NUMBER: &str = "–";
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/playground/test-case", axum::routing::post(test_case))
 }
 
-/// The name of the edited chain in error messages. A script finds the lines to mark in messages that begin with it.
+/// The name of the edited chain in error messages. A script marks the lines of such messages.
 const NAME: &str = "chain";
 
 const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1
@@ -93,9 +93,8 @@ struct PlaygroundFields {
     namespace: String,
     user: String,
     groups: String,
-    /// Whether the evaluation calls the chain's webhooks.
     webhooks: bool,
-    /// Whether the reply contains only the outcome of the evaluation, which a script inserts into the page.
+    /// Whether the reply contains only the outcome, which a script inserts into the page.
     outcome: bool,
 }
 
@@ -181,8 +180,7 @@ async fn show(
 }
 
 impl PlaygroundQuery {
-    /// Returns the initial content of the form: the chain's definitions and a request. The request is that of the
-    /// decision, or else the chain's last one; if the log does not have its objects, an example.
+    /// Returns the initial content of the form. If the log lacks the request's objects, it is an example.
     async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
         let dialect = api.sources.dialect.as_deref();
         let example = dialect.and_then(|dialect| http_text::write(dialect, None));
@@ -192,8 +190,7 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // If the example is HTTP text, the front end does not speak Kubernetes' API. The example chain handles
-            // Kubernetes requests, so a live chain is shown instead of it.
+            // The example chain handles only requests of Kubernetes, of which this front end has none.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };
@@ -227,8 +224,7 @@ fn first_chain(api: &Api) -> Option<ChainId> {
     })
 }
 
-/// Returns the request with this uid, or else the chain's last request. It is HTTP text if the front end's dialect has
-/// an HTTP form for it, and otherwise an AdmissionReview.
+/// Returns the request with this uid, or else the chain's last request.
 async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<Option<String>, ApiError> {
     let mut filter = DecisionFilter::default();
     filter.chain = Some(chain);
@@ -348,7 +344,7 @@ async fn run(
 
 fn outcome(evaluated: &EvaluationResult) -> Markup {
     let decision = &evaluated.decision;
-    // A script completes the settings that the user types with the help of these schemas.
+    // With these schemas, a script completes the settings that the user types.
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
     html! {
         h2 data-schemas=(schemas) {
@@ -378,7 +374,6 @@ fn object_text(object: Option<&Object>) -> String {
     object.map(|object| yaml(object.value())).unwrap_or_default()
 }
 
-/// Downloads the request and its outcome as a case for `admittance test`.
 async fn test_case(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,

@@ -38,19 +38,16 @@ pub(crate) struct Session {
     pub(super) role: AdminRole,
     /// The secret in every form of a page. Pages of other sites cannot read it, so they cannot send such forms.
     pub(super) form_key: Arc<str>,
-    /// The state of the driver, which every page shows.
     pub(super) sources: Arc<AdminSources>,
     /// The id in the session's cookie; `None` for a user who did not sign in with a token.
     pub(super) id: Option<SessionId>,
 }
 
 impl Session {
-    /// Returns whether the user may change something. If not, pages leave out the controls for changes.
     pub(super) fn may_change(&self) -> bool {
         self.role >= AdminRole::Admin
     }
 
-    /// Returns the error for a user who has only the role Read and opens a page for changes.
     pub(super) fn read_only_error(&self) -> ApiError {
         let caller = self.caller.clone();
         AccessDenied::OnlyReads { caller }.into()
@@ -66,16 +63,13 @@ impl Session {
     }
 }
 
-/// The secret in a session's cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SessionId(String);
 
-/// The sessions of users who signed in with a token.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// The sessions by the digests of their ids. Looking up a digest reveals nothing about an id through its timing.
+    /// Looking up a digest reveals nothing about an id through its timing.
     signed_in: Mutex<HashMap<Digest, SignedIn>>,
-    /// The form key that is used for all users without a session.
     form_key: Arc<str>,
 }
 
@@ -92,7 +86,7 @@ impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
             signed_in: Mutex::default(),
-            // If the operating system provides no random numbers, the key is empty, and the console accepts no forms.
+            // With an empty key, the console accepts no forms.
             form_key: random().unwrap_or_default().into(),
         }
     }
@@ -149,14 +143,12 @@ impl SessionId {
         Some(Self(id.to_owned()))
     }
 
-    /// Returns the `Set-Cookie` header that sets the session's cookie. Scripts cannot read the cookie, and browsers
-    /// send it only with requests of this site's pages.
+    /// Scripts cannot read the cookie, and browsers send it only with requests of this site's pages.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
         cookie(head, &self.0, LIFETIME)
     }
 }
 
-/// Returns the `Set-Cookie` header that deletes the cookie.
 pub(super) fn forget(head: &Parts) -> (http::HeaderName, HeaderValue) {
     cookie(head, "", Duration::ZERO)
 }
@@ -170,8 +162,7 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Returns the name of the session's cookie. Over TLS, its prefix `__Host-` makes browsers accept it only from this
-/// host.
+/// Over TLS, the prefix `__Host-` makes browsers accept the cookie only from this host.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }
@@ -293,7 +284,7 @@ mod tests {
             (&["admittances=a"], false, None),
             (&["admittance"], false, None),
             (&[], false, None),
-            // Over TLS, a cookie without the prefix `__Host-` is ignored, because another site could have set it.
+            // Another site could have set a cookie without the prefix `__Host-`.
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {

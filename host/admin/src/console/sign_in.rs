@@ -25,7 +25,6 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignInReason {
-    /// The request had no session cookie, so the sign-in page shows no explanation.
     First,
     /// The cookie names an unknown session: the session has expired, or the program has restarted.
     Ended,
@@ -41,12 +40,10 @@ pub(super) fn router() -> Router<Api> {
         .route("/sign-out", post(sign_out))
 }
 
-/// The fields of the sign-in form, which are also parameters of the page's address.
 #[derive(Debug, Deserialize)]
 struct SignIn {
     #[serde(default)]
     token: String,
-    /// The address that the browser opens after the user has signed in.
     #[serde(default)]
     next: String,
 }
@@ -114,13 +111,13 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/" }
 }
 
-/// Returns the sign-in page for a request without a valid session. After signing in, the user gets the requested page.
+/// After signing in, the user gets the requested page.
 pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie is not deleted: if a script sent this request, the next page can tell the user why the session ended.
+    // The cookie is kept, so that the next page can tell the user why the session ended.
     unauthorized(why, next)
 }
 
@@ -134,8 +131,7 @@ fn unauthorized(why: SignInReason, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies to a request that follows a link on another site, and therefore has no session cookie. The reply is a page
-/// that opens the address again; the browser then sends the cookie.
+/// Replies with a page that opens the address again, because a link on another site lacks the session cookie.
 pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()

@@ -37,7 +37,6 @@ const TIMES: [(u64, &str); 5] = [
     (24 * 60, "24 hours"),
 ];
 
-/// Shows whether the stage is disabled, and a form that disables or enables it.
 pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
     let id = format!("{}:{}/{}", chain.phase, chain.name, stage.name);
     html! {

@@ -31,7 +31,7 @@ const CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// When the database is too large, `1 / REMOVED_ONE_IN` of the decisions is deleted at a time, the oldest ones.
+/// When the database is too large, one in this many decisions is deleted.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The maximum number of values that are bound to one SQL statement. SQLite allows 32,766.
@@ -44,7 +44,6 @@ pub struct DecisionDatabase(Arc<Inner>);
 struct Inner {
     pool: SqlitePool,
     config: SqliteConfig,
-    /// The time at which old decisions were last deleted.
     pruned: Mutex<Option<Instant>>,
 }
 
@@ -57,8 +56,7 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // If SQLite created the file, everybody could read it, so it is created here. A pipe is refused because SQLite
-        // would wait for the pipe's writer.
+        // If SQLite created the file, everybody could read it.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
@@ -202,9 +200,7 @@ impl DecisionDatabase {
         Ok((decisions, false))
     }
 
-    /// Returns at most `limit` of the newest decisions with this uid and ids smaller than `before`, oldest first, with
-    /// at most [`DecisionLog::PAGE_BYTES`] bytes in total. Also returns the number of decisions with this uid that are
-    /// older than those.
+    /// Returns the newest decisions with this uid and ids smaller than `before`, and the number of older ones.
     pub(super) async fn get(
         &self,
         uid: &str,
@@ -242,7 +238,6 @@ impl DecisionDatabase {
         Ok((details, older))
     }
 
-    /// Deletes decisions that are too old, and the oldest ones if the database is too large.
     async fn prune(&self) -> Result<(), SinkError> {
         let Inner { pool, config, pruned } = &*self.0;
         let mut pruned = pruned.lock().await;
@@ -305,8 +300,7 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the rows of a decision in `admittance_passages`, by which a filter for a chain or stage finds it: the chain,
-/// the stage and the id. An empty name stands for any chain or stage.
+/// Returns the rows by which a filter for a chain or stage finds the decision. An empty name stands for any.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

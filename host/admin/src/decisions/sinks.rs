@@ -40,7 +40,7 @@ const QUEUE_BYTES: usize = 32 << 20;
 
 const BATCH: usize = 500;
 
-/// The time for which decisions are put into queues after the driver was stopped, so that its last ones are written.
+/// The time for which the last decisions still arrive after the driver was stopped.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,7 +72,6 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// Returns whether the write may succeed if it is repeated.
     fn is_temporary(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
@@ -91,7 +90,6 @@ pub struct DecisionSinks {
     events: Option<EventWriter>,
 }
 
-/// A destination to which decisions are written in batches.
 #[async_trait]
 pub(super) trait DecisionSink: Debug + Send {
     fn name(&self) -> &'static str;
@@ -111,7 +109,6 @@ struct SinkSelection {
     objects: bool,
 }
 
-/// A decision in a sink's queue, with its permit for the queue's memory.
 type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
@@ -256,7 +253,6 @@ impl SinkSelection {
     }
 }
 
-/// Writes the decisions of a sink's queue in batches until the queue is closed and empty.
 async fn write(
     sink: &mut dyn DecisionSink,
     mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
@@ -278,7 +274,6 @@ async fn write(
                     }
                 }
             };
-            // If the batch is not full when this time is over, it is written as it is.
             let _ = tokio::time::timeout(time, gathering).await;
         }
         let mut batch = Vec::with_capacity(waiting.len());

@@ -135,7 +135,6 @@ pub(crate) async fn rolled_back(
     .await
 }
 
-/// Makes a change, and logs it with the client that requested it.
 async fn change<F>(
     caller: Option<Caller>,
     action: &'static str,
@@ -216,7 +215,7 @@ mod tests {
         };
         tokio::select! {
             _ = complete(work) => unreachable!("it is not allowed to continue"),
-            // When the change has begun, `select!` drops the request, as if the client had disconnected.
+            // `select!` drops the request, as if the client had disconnected.
             () = begun.notified() => {}
         }
         go_on.notify_one();

@@ -182,7 +182,6 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, Ap
     })
 }
 
-/// A reply that streams decisions to the client as server-sent events.
 struct DecisionEvents {
     decisions: DecisionStream,
     client: FollowingClient,

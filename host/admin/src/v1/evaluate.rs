@@ -71,7 +71,6 @@ async fn evaluate(
     }))
 }
 
-/// Evaluates a request with the chains that it selects, and logs the client.
 pub(crate) async fn evaluated(
     api: &Api,
     caller: Option<Caller>,
@@ -80,7 +79,7 @@ pub(crate) async fn evaluated(
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
-/// Like [`evaluated`], but evaluates `described` instead of the request that `request` describes.
+/// Evaluates `described` instead of the request that `request` describes.
 pub(crate) async fn evaluated_as(
     api: &Api,
     caller: Option<Caller>,
@@ -138,7 +137,6 @@ async fn applies(
     applying(&call.api, &described).await.map(Json)
 }
 
-/// Returns which live chains and stages would be called for the described request.
 pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
     let host = &api.sources.host;
     let _turn = api.explanations.acquire().await;

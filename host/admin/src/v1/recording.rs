@@ -28,7 +28,6 @@ const MOST_SECONDS: u64 = 3600;
 const DEFAULT_COUNT: usize = 1000;
 const MOST_COUNT: usize = 1_000_000;
 
-/// The media type of JSON values, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
 /// The maximum number of recorded lines that wait until the client reads them.
@@ -116,7 +115,6 @@ fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
     Ok(value)
 }
 
-/// Sends recorded requests until the count is reached, or the client disconnects.
 async fn send(recording: RequestRecording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {

@@ -116,7 +116,6 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
     detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
 }
 
-/// Returns a revision with its definitions, but without the values that clients with this role must not see.
 pub(crate) fn detail(
     host: &Host,
     number: u64,
@@ -131,8 +130,7 @@ pub(crate) fn detail(
     Ok(detail)
 }
 
-/// Returns whether clients with this role must not see the values that definitions grant to plugins. Such values may be
-/// secrets, so only users who can change definitions see them.
+/// Granted values may be secrets, so only users who can change definitions see them.
 fn hides_grants(role: Option<AdminRole>) -> bool {
     role != Some(AdminRole::Admin)
 }
@@ -161,7 +159,6 @@ async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     }))
 }
 
-/// Returns the stored definitions, but without the values that the client must not see.
 async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
     let mut stored = call.api.sources.host.definitions().await?;
     if hides_grants(call.role) {
@@ -207,7 +204,6 @@ async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
     Ok(Json(CandidateList { candidates }))
 }
 
-/// Returns the reports on all candidates, but without the values that clients with this role must not see.
 pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<AdminRole>>) -> Vec<CandidateReport> {
     let mut candidates = host.candidates();
     if role.into() != Some(AdminRole::Admin) {

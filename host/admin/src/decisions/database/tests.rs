@@ -57,7 +57,6 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
         detail(now + 2, "bank", "changed", "sidecar"),
     ];
     database.insert(&batch).await.unwrap();
-    // Writing the same batch again adds no decisions.
     database.insert(&batch).await.unwrap();
     let filter = |change: fn(&mut DecisionFilter)| {
         let mut filter = DecisionFilter::default();

@@ -28,7 +28,6 @@ const OBJECT_RATE: EventRate = EventRate {
 /// The maximum number of objects that have a rate limit of their own.
 const MAX_OBJECTS: usize = 4096;
 
-/// Creates an event for every denied request, within the rate limits, until the driver stops.
 pub(super) async fn run(events: EventWriter, decisions: DecisionStream, stop: CancellationToken) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let dropped = counter!(DROPPED, "sink" => NAME);
@@ -100,7 +99,7 @@ async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dro
     }
 }
 
-/// Returns an Event about the object of a denied request, or about the object's namespace if the object does not exist.
+/// The Event is about the namespace if the object does not exist.
 fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     let (api_version, kind) = match record.kind.rsplit_once('/') {
         Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
@@ -117,7 +116,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
         } else {
             record.name
         },
-        // A denied object was not created, so its uid in the request belongs to no object.
+        // A denied object was not created, so its uid belongs to no object.
         uid: decision.stored_uid().unwrap_or_default(),
     };
     let subject = if object.name.is_empty() {
@@ -125,7 +124,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     } else {
         format!("{} {}", object.kind, object.name)
     };
-    // The message may quote a Secret's content, which fewer people may read than Events, so it is left out.
+    // The message may quote a Secret's content, which fewer people may read than Events.
     let why = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
         denied.map_or_else(String::new, |stage| {
@@ -152,8 +151,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     }
 }
 
-/// Returns a reference to a namespace as the object of an Event. Its field `namespace` is the namespace itself, because
-/// Events are created in the namespace of their object.
+/// Returns a reference to a namespace as the object of an Event, which is created in that namespace.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),
@@ -171,7 +169,6 @@ struct EventRate {
     interval: Duration,
 }
 
-/// The number of Events that a rate limit still allowed at the time `at`.
 struct RemainingEvents {
     left: f64,
     at: Instant,
@@ -209,7 +206,6 @@ impl EventLimits {
             at: now,
         };
         self.total = Some(rest(of_all));
-        // The map never has more than `MAX_OBJECTS` objects. For further objects, only the limit of all Events applies.
         if self.objects.len() < MAX_OBJECTS {
             self.objects.insert(object.clone(), rest(of_object));
         }

@@ -48,7 +48,7 @@ impl Ndjson {
             open: None,
             hangup: signal(SignalKind::hangup()).map_err(failed)?,
         };
-        // Writing nothing opens the file, so that a file that cannot be written is an error when the program starts.
+        // A file that cannot be written must be an error when the program starts.
         file.write(Vec::new()).await?;
         Ok(Self::File(file))
     }
@@ -94,7 +94,7 @@ impl LogFile {
     }
 }
 
-/// Appends all or none of the lines to the file at this path. The file `open` is used only if it is at this path.
+/// Appends all or none of the lines. Uses `open` only if it is the file at this path.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,
@@ -102,7 +102,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // After an error, all lines are written again. So the lines that this call has written are removed.
+        // All lines are written again after an error.
         let _ = file.set_len(before);
         return Err(error);
     }
@@ -144,7 +144,6 @@ mod tests {
         assert!(append(folder.path(), None, b"1\n").is_err());
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
-        // Opening a pipe for writing would wait for a reader.
         assert!(append(&pipe, None, b"1\n").is_err());
     }
 }

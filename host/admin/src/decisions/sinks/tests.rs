@@ -24,7 +24,6 @@ use tokio::{
 use super::*;
 use crate::decisions::config::{HttpConfig, NdjsonPlace};
 
-/// A hook that denies objects without the label `owner`.
 struct OwnerRequired;
 
 #[async_trait]
@@ -118,8 +117,7 @@ async fn decisions_on_all_refusals_and_on_a_share_of_unchanged_requests_are_writ
     }
 }
 
-/// Starts a server whose first responses have these statuses. Returns its address, the bodies of the requests after
-/// them, and the statuses that are left.
+/// Starts a server whose first responses have these statuses.
 async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
     let kept = Arc::new(Mutex::new(String::new()));
     let statuses = Arc::new(Mutex::new(statuses.to_vec()));
@@ -233,7 +231,6 @@ async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
         }
         kept.len()
     };
-    // The stream of decisions goes on, so `read` returns only because the driver stops.
     let kept = ends.await;
     assert_eq!((kept, dropped.load(Ordering::Relaxed)), (10, 90));
 }
