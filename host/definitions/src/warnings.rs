@@ -33,7 +33,7 @@ impl ChainDefinition {
     /// Warns if requests that match the chain's rules, or one entry of a rule, are never sent to the host.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
-            // There is no warning: a stage with an expansion has rules for generated objects, which are in no request.
+            // Generated objects are in no request, so rules for them get no warning.
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }

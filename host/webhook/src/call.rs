@@ -148,8 +148,7 @@ impl WebhookCaller {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // The server may send a TLS alert after the handshake, for instance because a client certificate is missing. An
-        // HTTP/2 error contains only the text of such an alert.
+        // An HTTP/2 error contains only the text of a TLS alert, such as one about a missing client certificate.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());

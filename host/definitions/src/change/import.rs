@@ -226,7 +226,7 @@ fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, docum
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }
-    // An item may omit its `kind` if its list names it. Outside of the list the item needs it, so it is added.
+    // A list item may lack the `kind`, which it needs outside of its list.
     let mut object = definition.root.json();
     if let Json::Object(fields) = &mut object {
         let list = documents

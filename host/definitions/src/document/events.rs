@@ -26,7 +26,7 @@ pub(super) struct YamlEvents<'t> {
     anchors: HashMap<usize, Range<usize>>,
     /// The ranges of recorded events that must still be repeated: one range for each level of nested aliases.
     repeating: Vec<Range<usize>>,
-    /// The position of the last event read from the text; during a repetition, that of the outermost alias.
+    /// The position of the last event that was read from the text.
     written: Position,
     values: usize,
     /// The next two fields: how many values aliases have repeated, and their total size as JSON, in bytes.

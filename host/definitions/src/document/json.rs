@@ -35,7 +35,7 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Converts offsets to lines and columns. Counts from the previous offset, or from the start if the offset is smaller.
+/// Converts offsets to lines and columns.
 struct LineCounter<'a> {
     text: &'a str,
     offset: usize,

@@ -83,7 +83,6 @@ impl FormContent {
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    /// The definition's location, and its path in the document, which is empty unless it is in a list.
     root: ValueLocation,
     content: Option<FormContent>,
     pub(crate) mistakes: Mistakes,

@@ -57,7 +57,7 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // A changed URL does not count, because truncating a file cannot change it. A service can lose fields in this way.
+    // A changed URL does not count, because truncating a file cannot change it.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {

@@ -117,7 +117,7 @@ impl Chains {
         }
     }
 
-    /// Returns the chains in this file that a single document defines, unlike the chain of a policy with bindings.
+    /// Returns the chains in this file that a single document defines.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)

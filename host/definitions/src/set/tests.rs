@@ -253,7 +253,6 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // Both bindings name a missing policy. The last version of `b` is served instead, because its policy exists.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),

@@ -217,7 +217,7 @@ impl Classifier<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // The mistake is in a file, which is not set aside here. `DefinitionSet::chains` reports it.
+                    // Mistakes in files are reported by `DefinitionSet::chains`.
                     continue;
                 }
                 is_done = false;

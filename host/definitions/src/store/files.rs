@@ -32,9 +32,9 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store of definitions in files and directories, which people also edit.
 ///
-/// A read waits for a program that is writing a file, at most 20 s. A file that may be incomplete is used only after 2
-/// s without a change. A commit replaces whole files. For a symbolic link, its target is replaced, but only the link is
-/// removed. New definitions are written to the first directory.
+/// A read waits at most 20 s for a program that is writing a file. A file that may be incomplete is used only after 2 s
+/// without a change. A commit replaces whole files, and the target of a symbolic link. New definitions are written to
+/// the first directory.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,

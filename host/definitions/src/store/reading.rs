@@ -158,7 +158,7 @@ impl FileListing {
                 }
             };
             for file in files {
-                // A file that is given with its directory is listed once. A missing file is reported when it is read.
+                // A file that is given with its directory is listed once.
                 if seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                     let found = stamp(fs::metadata(&file));
                     listing.files.push((file, found));

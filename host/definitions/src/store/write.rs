@@ -38,7 +38,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Undoes these changes. If a file does not have the new text of its change, it was not written, and stays as it is.
+/// Undoes these changes. A file without the new text of its change stays as it is.
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);

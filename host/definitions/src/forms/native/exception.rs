@@ -174,7 +174,6 @@ impl ExceptionDefinition {
     }
 }
 
-/// Returns the names of the chain's stages as suggestions for `id`. They contain the phase if `id` does.
 fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     let address = |stage: &str| {
         let id = StageId {

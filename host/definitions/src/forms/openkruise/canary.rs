@@ -27,7 +27,7 @@ pub(super) struct Canary {
     location: ValueLocation,
 }
 
-/// Reads the annotations of a SidecarSet as a canary, if they define one. Warns about annotations without an effect.
+/// Reads the canary that a SidecarSet's annotations define. Warns about annotations without an effect.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
@@ -88,7 +88,7 @@ impl Canary {
     }
 }
 
-/// Excludes the Pods that a canary selects from its base's stage. A paused canary has no stage, so it excludes none.
+/// In the stage of a canary's base, excludes the Pods that the canary selects.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {
