@@ -60,7 +60,6 @@ impl<S> Chain<S> {
         self.is_for_namespace_of(request) && self.rules.iter().any(|rule| rule.matches(request))
     }
 
-    /// Returns whether the request is in the chain's namespace. A chain without a namespace is for all requests.
     pub(crate) fn is_for_namespace_of(&self, request: &Request) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| {
             !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace)

@@ -114,7 +114,6 @@ impl Object {
         Self::parse(serde_json::to_vec(value)?)
     }
 
-    /// Creates an object from a text that is known to be valid.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(Arc::new(ObjectForms {
             text: OnceLock::from(ByteString::from(text)),
@@ -208,7 +207,6 @@ mod tests {
     use super::*;
     use crate::EnforcedSpelling;
 
-    /// Parses a text as a part of a larger document, which must not change the result. `None` if it is not an object.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document

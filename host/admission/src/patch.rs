@@ -303,7 +303,6 @@ impl Patch {
         all
     }
 
-    /// Returns whether the patch may change the value at this path.
     pub(crate) fn may_reach(&self, place: &str) -> bool {
         self.operations().any(|operation| {
             let source = match &operation.action {
@@ -330,8 +329,7 @@ fn malformed(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
-/// Returns whether a change at `path` may affect the value at `place`. It may if one path is a prefix of the other, or
-/// if the change moves elements of an array that contains `place`.
+/// Returns whether a change at `path` may affect the value at `place`, for example by moving an array's elements.
 fn reaches(path: &str, place: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
@@ -376,7 +374,7 @@ mod tests {
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // This member's name looks like an array index, so the function errs. This only costs a comparison.
+            // The name `0` is taken for an array index, which only costs a comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

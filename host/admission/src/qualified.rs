@@ -38,7 +38,6 @@ mod tests {
     #[test]
     fn dns_labels_and_subdomains_follow_rfc_1123() {
         let (longest, longer) = ("a".repeat(63), "a".repeat(64));
-        // (text, whether it is a label, whether it is a subdomain)
         for (text, label, subdomain) in [
             ("a", true, true),
             ("0-9", true, true),

@@ -116,7 +116,6 @@ impl Request {
             (None, Some(_)) => Operation::Delete,
             _ => Operation::Create,
         });
-        // A DELETE request has an old object, and no new one.
         let (object, old_object) = match operation {
             Operation::Delete => (None, old_object.or(object)),
             _ => (object, old_object),
@@ -297,7 +296,6 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// Writes `group/version/name`. An empty group or version is left out.
 fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]) -> fmt::Result {
     for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
         write!(f, "{part}/")?;

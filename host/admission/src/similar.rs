@@ -7,8 +7,7 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // Names may belong to a group, such as `pods/images` and `pods/limits`. Two names of one group are similar only if
-    // the parts after the group are similar.
+    // Of names in a group, such as `pods/images` and `pods/limits`, only the parts after the group are compared.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let measured = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();

@@ -29,7 +29,6 @@ impl Response {
         }
     }
 
-    /// Sets the message of a denial, if `message` is given. The hook's own message becomes a cause in the details.
     pub(crate) fn with_message(mut self, message: Option<&str>) -> Self {
         if let (Verdict::Deny(denial), Some(message)) = (&mut self.verdict, message) {
             let own = std::mem::replace(&mut denial.message, message.to_owned());
@@ -38,7 +37,6 @@ impl Response {
         self
     }
 
-    /// Records in a denial that its message names the policy, if this is so for all denials of the stage.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.names_policy |= spec.denials_name_policy;

@@ -105,7 +105,6 @@ fn the_index_omits_chains_that_cannot_match() {
         .map(|rule| Chain::new("chain", vec![rule], vec![]))
         .collect();
     let index = ChainIndex::new(&chains);
-    // (operation, resource, kind, positions of the chains that the index returns)
     for (operation, resource, kind, expected) in [
         (Operation::Create, "pods", "Pod", &[0, 2][..]),
         (Operation::Create, "nodes", "Node", &[1, 2]),

@@ -74,7 +74,6 @@ fn a_rule_matches_like_kube_apiserver() {
         api_versions: matcher,
         ..any()
     };
-    // Returns a rule with this scope, and for each request whether the rule is expected to match.
     let scopes = |scope, expected: fn(bool) -> bool| {
         let cases = [
             ("g/v/r", None, true),
@@ -196,7 +195,6 @@ fn labelled(labels: &Value) -> Option<Object> {
     Object::parse(json!({"metadata": {"labels": labels}}).to_string()).ok()
 }
 
-/// A source of namespace labels that fails for a namespace whose labels the test does not expect to be looked up.
 struct ExpectedLookups(StaticNamespaces, &'static [&'static str]);
 
 #[async_trait]
@@ -278,7 +276,6 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
             let matches = NamespaceSelector::Labels(selector)
                 .matches(&request, &namespaces)
                 .await;
-            // If the selector compares no labels, it matches with every value.
             let expected = counts.is_none_or(|counts| counts == which);
             assert_eq!(matches, Ok(expected), "{row}: {which}");
         }

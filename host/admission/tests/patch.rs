@@ -316,7 +316,6 @@ fn operation() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Applies random patches. The results must be those of the crate `json-patch`, which works on whole trees.
     #[test]
     fn a_patch_has_the_same_result_as_with_json_patch(
         document in value().prop_filter("an object", Value::is_object),
@@ -336,7 +335,6 @@ proptest! {
         }
     }
 
-    /// The crate `json-patch` must get the second object, too, when it applies the computed patch to the first.
     #[test]
     fn the_patch_between_two_objects_turns_one_into_the_other(
         before in value().prop_filter("an object", Value::is_object),
@@ -352,7 +350,6 @@ proptest! {
     }
 }
 
-/// Each row has a patch that would need too much work. It must be refused quickly, with the right kind of failure.
 #[test]
 fn a_patch_that_needs_too_much_work_is_refused() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
@@ -383,7 +380,6 @@ fn a_patch_that_needs_too_much_work_is_refused() {
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    // The first operation replaces the long text, so the remaining operations read little.
     let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
     patch.apply(&spacious).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
@@ -399,7 +395,6 @@ fn a_patch_that_needs_too_much_work_is_refused() {
     assert!(error.to_string().len() < 300, "a message has its limit");
 }
 
-/// Changes at the ends of a large array, and of members of a large object, must not take longer because it is large.
 #[test]
 fn large_arrays_and_objects_are_changed_in_linear_time() {
     let members: serde_json::Map<String, Value> = (0..200_000).map(|i| (format!("k{i}"), 1.into())).collect();
@@ -425,7 +420,6 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
     assert_eq!(value["map"]["n2499"], 4);
 }
 
-/// The moves nest values too deeply for JSON parsers. They must be refused without a stack overflow.
 #[test]
 fn moves_that_nest_too_deeply_are_refused() {
     let mut operations = Vec::new();
@@ -463,7 +457,6 @@ fn a_patch_that_adds_a_value_with_duplicate_keys_is_refused() {
     assert!(Patch::parse(twice).is_err());
 }
 
-/// One operation for each difference would be too many operations, so one operation replaces the whole object.
 #[test]
 fn the_patch_between_very_different_objects_replaces_the_whole_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();

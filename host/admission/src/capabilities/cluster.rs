@@ -49,7 +49,6 @@ impl ClusterKind {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
-    /// Returns whether a grant of this kind lets a plugin check the permissions of any user.
     pub(crate) fn is_any_access(&self) -> bool {
         self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
     }
@@ -79,8 +78,7 @@ impl FromStr for ClusterKind {
     }
 }
 
-/// Reads resources of the control plane for plugins. Before each call, the sandbox checks that the stage grants the
-/// kind. It waits for the call until the request's deadline.
+/// Reads resources of the control plane. Before each call, the sandbox checks that the stage grants the kind.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.
@@ -218,7 +216,6 @@ impl<'a> RecordedCluster<'a> {
 }
 
 impl ResponseRecorder {
-    /// Records the objects that a plugin's lookup returned.
     pub(crate) fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
         let mut recorded = self.lock();
         recorded.looked_up = true;
@@ -227,7 +224,7 @@ impl ResponseRecorder {
         }
     }
 
-    /// Records the answer to a permission check. If the action is allowed, these are a role and a role binding.
+    /// Records the answer to a permission check. An allowed action is recorded as a role and a role binding.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut recorded = self.lock();
         recorded.looked_up = true;

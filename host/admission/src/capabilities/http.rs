@@ -88,7 +88,6 @@ pub struct HttpGrant {
 }
 
 impl From<HttpOrigin> for HttpGrant {
-    /// Grants every request to an origin.
     fn from(origin: HttpOrigin) -> Self {
         Self {
             origin,
@@ -101,8 +100,7 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Returns the first of `grants` that allows the request. Otherwise the error is a message that says which grant is
-    /// missing and how to add it. In the message, `sender` names the request's sender, and `list` the configured list.
+    /// Returns the first of `grants` that allows the request. The error says which grant is missing and how to add it.
     pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -179,7 +177,6 @@ impl FromStr for PathPrefix {
         // The URL parser has normalized the paths of requests, so only a normalized prefix can match them.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
-        // A prefix that servers could decode in several ways would not include any path, not even itself.
         if is_path && prefix.includes(text) {
             Ok(prefix)
         } else {
@@ -190,9 +187,8 @@ impl FromStr for PathPrefix {
 
 /// Sends HTTP requests for plugins.
 ///
-/// Before each call, the sandbox checks that the stage grants the request. It waits for the call until the deadline.
-/// The sender checks the addresses of the host name, limits the size of the response, and follows no redirect, because
-/// a redirect may lead to an origin that is not granted.
+/// Before each call, the sandbox checks that the stage grants the request. The sender checks the addresses of the host
+/// name, limits the size of the response, and follows no redirect.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     /// Sends one request, and returns the whole response.
@@ -286,7 +282,6 @@ impl HttpRequest {
 
 const URL_MAX: usize = 16 << 10;
 
-/// The part of the time until a hook's deadline after which its HTTP request times out.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
 /// The HTTP requests that the host's configuration lets Kyverno policies send. A policy cannot grant itself requests.

@@ -55,11 +55,9 @@ struct CallNotes {
 }
 
 tokio::task_local! {
-    /// The notes of the stage that this task is calling. A task that calls no stage has none.
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
-/// Changes the notes of the stage that this task is calling. Does nothing if this task is calling no stage.
 fn change(change: impl FnOnce(&mut CallNotes)) {
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
@@ -88,7 +86,7 @@ pub fn is_audit() -> bool {
     CURRENT.try_with(is_audit).unwrap_or_default()
 }
 
-/// Wraps a future, so that it adds to the notes of the stage that this task is calling, even if another task polls it.
+/// Carries the notes of the current stage into another task that polls the future.
 pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }
@@ -121,7 +119,6 @@ mod tests {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
-            // A spawned task is not part of the call, so its line is not kept.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
             let moved = with_current_notes(async move { line(&name).keep() });
@@ -142,7 +139,6 @@ mod tests {
             tokio::spawn(async { decided_by_candidate() }).await.unwrap()
         })
         .await;
-        // A call is dropped at its deadline. Its notes are kept.
         let call = async {
             decided_by_candidate();
             std::future::pending::<()>().await;

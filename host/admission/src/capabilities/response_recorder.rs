@@ -40,7 +40,6 @@ impl ResponseRecorder {
 }
 
 impl RecordedResponses {
-    /// Adds an object to the recording, unless it is there already.
     pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
         let entry = (kind, object);

@@ -71,7 +71,6 @@ struct ChangeRules {
 impl ChangeRules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
         let after = patch.apply_by(&self.before, Some(deadline))?;
-        // A patch changes nothing if it only sets values that the object already has.
         if self.before.is(&after) {
             return Ok(Effect::None);
         }

@@ -43,11 +43,10 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<RequestRefusal>,
-    /// Whether the refusal is a denial whose message names its policy. Further such denials are then added to it.
+    /// Whether further denials can be added to the refusal, because its message names its policy.
     is_joined: bool,
 }
 
-/// A stage, and the chain through which a request reaches it.
 #[derive(Clone, Copy)]
 pub(crate) struct StageInChain<'a> {
     pub(crate) chain: &'a Arc<str>,
@@ -55,7 +54,6 @@ pub(crate) struct StageInChain<'a> {
     stage: &'a Stage,
 }
 
-/// A mutating stage that is called a second time if the object changed after its first turn.
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
     /// The object's revision after the stage's first turn. If the final revision differs, the stage is called again.
@@ -64,7 +62,6 @@ struct ReinvokedStage<'a> {
     audit: Option<usize>,
 }
 
-/// The result of a stage's turn, for its row of the trace.
 struct FinishedTurn {
     result: StageResult,
     exception: Option<Arc<str>>,
@@ -94,8 +91,7 @@ impl Evaluation {
     /// concurrently. After a refusal, the remaining stages only get a row in the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
-    /// object changed afterwards. A stage that is reinvoked by itself is called again after its own change, too. As in
-    /// kube-apiserver, no stage is called a third time.
+    /// object changed afterwards. As in kube-apiserver, no stage is called a third time.
     ///
     /// Stages in mode `Audit` are called last, concurrently. They neither delay other stages nor influence the
     /// decision.
@@ -291,7 +287,6 @@ impl Evaluation {
         }
     }
 
-    /// Applies the result of an enforced stage's turn to the request.
     fn settle(
         &mut self,
         entry: StageInChain<'_>,
@@ -324,8 +319,7 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request with this denial. If the request is refused already, the denial is added to the refusal when
-    /// the messages of both name their policies, and dropped otherwise.
+    /// Refuses the request. A later denial is added to the refusal if the messages of both name their policies.
     fn deny(&mut self, entry: StageInChain<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(RequestRefusal {
@@ -404,9 +398,7 @@ fn stages_in<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec
     stages
 }
 
-/// The time of a stage's turn, and the notes that were taken during it.
 struct TurnTiming {
-    /// The time between the start of the evaluation and the start of the stage's turn.
     start: Duration,
     duration: Duration,
     log: Vec<LogLine>,

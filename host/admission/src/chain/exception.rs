@@ -48,7 +48,6 @@ impl Exception {
         self.until <= now
     }
 
-    /// Returns whether the exception matches this request.
     pub(crate) async fn matches(
         &self,
         request: &Request,

@@ -41,7 +41,6 @@ impl PartialEq for dyn ObjectGenerator {
 pub(crate) struct GeneratedObjects(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 
 impl GeneratedObjects {
-    /// Returns the result of [`ObjectGenerator::generate`], which is computed once and then shared by all stages.
     pub(crate) async fn get(
         &self,
         generator: &Arc<dyn ObjectGenerator>,

@@ -29,9 +29,7 @@ pub enum Formula {
 type Truth = Option<bool>;
 
 impl Formula {
-    /// Computes the formula's value from the verdicts of the members that were called so far. If the value depends on a
-    /// member that was not called, the error is that member's index. An operand that cannot change the result is not
-    /// evaluated, so its members need not be called.
+    /// Computes the formula's value. The error is the index of a member that must be called first.
     fn evaluate(&self, member: &impl Fn(usize) -> Result<Truth, usize>) -> Result<Truth, usize> {
         Ok(match self {
             Self::Constant(value) => Some(*value),
@@ -85,7 +83,6 @@ fn decided(
 #[derive(Clone, derive_more::Debug)]
 #[debug("Group {{ formula: {formula:?}, .. }}")]
 pub struct HookGroup {
-    /// The group's member hooks, each with the name that messages show.
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
     formula: Formula,
     denial: Denial,
@@ -171,7 +168,7 @@ impl Hook for HookGroup {
         };
         match allowed {
             Some(true) => {
-                // The verdict does not depend on these members, but their failures appear in the audit annotations.
+                // The failures of members on which the verdict does not depend appear in the audit annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

@@ -12,7 +12,6 @@ use crate::{
 /// The tracing target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless enabled.
 pub const SPANS: &str = "admittance::otel";
 
-/// The span of the chain whose stages are being called.
 #[derive(Default)]
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 

@@ -14,26 +14,20 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct StageTurn<'a> {
     pub(crate) request: &'a Arc<Request>,
-    /// The time at which the evaluation of the request started.
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) sources: EvaluationSources<'a>,
-    /// The objects that were generated for stages in this evaluation, so that stages share them.
     pub(crate) generated: &'a GeneratedObjects,
 }
 
 pub(crate) enum TurnResult {
-    /// The request's deadline passed before the stage's turn.
     DeadlinePassed,
-    /// The stage does not apply to the request.
     Skipped {
         reason: SkipReason,
-        /// The exception that matches the request, if the reason is an exception.
         exception: Option<Arc<str>>,
     },
     /// The checks whether the stage applies to the request failed.
     Unselected(Failure),
-    /// The stage's hook was called, and this is its result.
     Answered(Result<(Effect, ResponseNotes), Failure>),
 }
 
@@ -46,7 +40,6 @@ impl TurnResult {
     }
 }
 
-/// The warnings and audit annotations of a hook's response.
 pub(crate) struct ResponseNotes {
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: Vec<(String, String)>,
@@ -137,7 +130,6 @@ impl StageTurn<'_> {
         self.judge(phase, response.bounded(), deadline).await
     }
 
-    /// Returns why the stage's hook is not called, with the exception if that is the reason; `None` if it is called.
     async fn skip(
         &self,
         stage: &Stage,
@@ -161,7 +153,6 @@ impl StageTurn<'_> {
         Ok(is_refused.then_some((SkipReason::DryRun, None)))
     }
 
-    /// Returns the name of the stage's first exception that matches this request.
     async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
         for exception in &stage.spec.exceptions {
             let authorizer = self.sources.authorizer;
@@ -249,7 +240,6 @@ impl StageSpec {
     }
 }
 
-/// Returns which of the two selectors does not match the request; `None` if both match.
 async fn unselected(
     (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
     request: &Request,

@@ -82,12 +82,10 @@ impl FieldMask {
 impl SelectedFields {
     fn add(&mut self, segments: &[String]) {
         let Some((first, rest)) = segments.split_first() else {
-            // The pointer ends here and selects the whole value, so pointers to parts of the value no longer matter.
             self.0.clear();
             return;
         };
         match self.0.get_mut(first) {
-            // An earlier pointer selects the whole value, which includes the part at this pointer.
             Some(known) if known.0.is_empty() => {}
             Some(known) => known.add(rest),
             None => {
@@ -129,7 +127,6 @@ impl SelectedFields {
         Ok(true)
     }
 
-    /// Appends the selected part of a member or element, if there is one, after a separator and `before`.
     fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
         if !out.ends_with(['{', '[']) {
@@ -167,12 +164,10 @@ mod tests {
                 vec!["/spec/containers/*/image"],
                 r#"{"metadata":{"name":"web"},"spec":{"containers":[{"image":"a"},{},{"image":["b"]}]}}"#,
             ),
-            // These pointers name fields of a list and of a string, which have none, so they select nothing.
             (
                 vec!["/spec/containers/image", "/kind/x"],
                 r#"{"metadata":{"name":"web"},"spec":{}}"#,
             ),
-            // A pointer to a whole value and a pointer to a part of it select the whole value, in either order.
             (
                 vec!["/metadata", "/metadata/labels", "/kind/*", "/kind"],
                 r#"{"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}}}"#,

@@ -30,12 +30,12 @@ pub struct ObjectHead {
     pub labels: Labels,
     /// Whether the object has a field `metadata` that is an object.
     pub has_metadata: bool,
-    /// Whether a key that identifies the object occurs twice or in a wrong spelling. Only a text can be ambiguous.
+    /// Whether a key that identifies the object occurs twice or in a wrong spelling.
     pub(crate) is_ambiguous: bool,
 }
 
 impl ObjectHead {
-    /// Reads the head of a text. No tree is built, but it is checked that one could be built.
+    /// Reads the head of a text, and checks that a tree can be built from the text.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let top = TopLevel {
@@ -46,7 +46,6 @@ impl ObjectHead {
         Ok(head)
     }
 
-    /// Reads the head of a text that is known to be valid JSON, and skips the values that it does not need.
     pub(crate) fn read_valid(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
     }
@@ -119,12 +118,10 @@ impl ObjectHead {
     }
 }
 
-/// Returns whether a tree can be built from a text.
 pub(crate) fn can_build_tree(text: &str) -> bool {
     serde_json::from_str::<ValidJson>(text).is_ok()
 }
 
-/// Checks that a tree can be built from a text, and that its objects have no duplicate keys.
 pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
@@ -141,9 +138,7 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length of the value at the beginning of a valid JSON text. Returns `None` if the value must be read
-/// strictly: `serde_json` does not refuse escaped surrogates, numbers out of range and deep nesting in a value that it
-/// skips, but only when it builds a tree.
+/// Returns the length of the value at the beginning of a valid JSON text; `None` if the value must be read strictly.
 fn skip(text: &[u8]) -> Option<usize> {
     /// The maximum nesting of values that may be skipped. `serde_json` builds trees with up to 128 levels.
     const DEPTH: usize = 100;
@@ -174,7 +169,6 @@ fn skip(text: &[u8]) -> Option<usize> {
                 }
                 after
             }
-            // This is one of the values `true`, `false` and `null`.
             b'a'..=b'z' => {
                 let letters = after.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
                 after.get(letters..)?
@@ -190,7 +184,6 @@ fn skip(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the text after a string; `None` if the string is not closed, or has an escape `\u` to be read strictly.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let at = memchr::memchr2(b'"', b'\\', rest)?;
@@ -254,18 +247,15 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Accepts any JSON from which a [`Value`] can be built, without building it. `serde_json` checks values that it skips
-/// less strictly: it accepts `1e999`, `"\ud800"` and a thousand brackets. Such a text must not become an object: stages
-/// could build no tree of it and would see nothing, while the control plane may read all of it.
+/// Accepts any JSON from which a [`Value`] can be built. `serde_json` is less strict with values that it skips: it
+/// accepts `1e999`, `"\ud800"` and a thousand brackets, of which stages could build no tree.
 struct ValidJson;
 
 /// A JSON value of any type, of which only a string is kept; `None` for other types.
 struct OptionalText(Option<String>);
 
-/// The name, namespace and labels in an object's `metadata`; `None` if `metadata` is not an object.
 struct HeadMetadata(Option<ObjectHead>);
 
-/// The members of a JSON object that are strings. Empty if the value is not an object.
 struct OptionalTextMap(Labels);
 
 /// Implements a visitor that accepts every type of JSON value. Values of unwanted types are checked and dropped.
@@ -330,7 +320,6 @@ macro_rules! visit_anything {
 
 visit_anything!(ValidJson, ValidJson, {}, [text, object], ValidJson);
 
-/// Accepts any JSON in which no object has duplicate keys.
 struct UniqueKeys;
 
 visit_anything!(

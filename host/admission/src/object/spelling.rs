@@ -31,10 +31,8 @@ struct KeyTree {
     elements: Option<Box<KeyTree>>,
 }
 
-/// The keys of [`Spelling::kubernetes`] on the top level of an object.
 pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The keys of [`Spelling::kubernetes`] in `metadata`.
 pub(crate) const METADATA_KEYS: [&str; 5] = ["name", "generateName", "namespace", "uid", "labels"];
 
 static KUBERNETES: LazyLock<EnforcedSpelling> = LazyLock::new(|| {
@@ -102,7 +100,6 @@ impl EnforcedSpelling {
         self.0.canonical(document)
     }
 
-    /// Returns whether a patch may break this spelling in a document that has it.
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
         patch
             .operations()
@@ -147,7 +144,7 @@ impl KeyTree {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // The moved value was checked for the keys of its old path. The keys of the new path may be others.
+                // A moved or copied value was not checked for the keys of its new path.
                 OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
                 OperationAction::Remove | OperationAction::Test(_) => false,
             };
@@ -238,13 +235,11 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 }
 
 #[derive(Default)]
-/// What is wrong with the spelling of a document's keys.
 struct KeyFindings {
     other_spelling: bool,
     twice: bool,
 }
 
-/// Checks the keys of a document against a key tree in one pass.
 struct SpellingWalk<'s> {
     tree: &'s KeyTree,
     found: &'s mut KeyFindings,

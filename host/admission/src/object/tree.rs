@@ -70,7 +70,6 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    /// Parses the value's text into members or elements, one level deep, unless the value is opened already.
     fn open(&mut self, budget: &mut PatchBudget) -> Result<(), PatchProblem> {
         let Self::Text(text) = *self else { return Ok(()) };
         budget.charge(text.len())?;
@@ -137,7 +136,6 @@ impl<'a> TreeNode<'a> {
         Ok(node)
     }
 
-    /// Returns the object or array at a path, opened. The caller may then set a value of this height in it.
     fn container(
         &mut self,
         place: &Pointer,
@@ -155,7 +153,6 @@ impl<'a> TreeNode<'a> {
         Ok(container)
     }
 
-    /// Sets a member or inserts an element at a path. Returns the member's previous value; `None` if there was none.
     pub(crate) fn add(
         &mut self,
         place: &Pointer,
@@ -192,7 +189,6 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    /// Compares JSON values, so the order of members, white space and escapes do not matter.
     pub(crate) fn equals(&self, other: &Self, budget: &mut PatchBudget) -> Result<bool, PatchProblem> {
         if let (Self::Text(a), Self::Text(b)) = (self, other)
             && a.len() == b.len()
@@ -400,7 +396,6 @@ impl<'de> Deserialize<'de> for TreeMembers<'de> {
     }
 }
 
-/// The name of an object's member. It borrows from the object's text unless it has escapes.
 pub(crate) struct MemberKey<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for MemberKey<'de> {

@@ -36,7 +36,6 @@ struct PatchDifference {
 }
 
 impl PatchDifference {
-    /// Adds operations for the differences between two values; `None` if they would exceed the limits of a patch.
     fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),

@@ -14,8 +14,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of rounds in which a merge patch is amended. The first round sets changed values. If such a value
-/// replaces an object, the second round removes the object's old members, which a merge patch would keep.
+/// The number of rounds in which a merge patch is amended: one to set values, one to remove what the first left.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -66,7 +65,6 @@ impl MergePatch {
     }
 }
 
-/// Collects the operations of a JSON Patch while walking through objects. Values are copied verbatim from `source`.
 struct MergeOperations<'a> {
     operations: Vec<PatchOperation>,
     path: PointerBuf,
@@ -87,7 +85,6 @@ impl<'a> MergeOperations<'a> {
         }
     }
 
-    /// Adds the operations that merge `patch` into the object `target`; `None` stands for an empty object.
     fn merge(
         &mut self,
         patch: &Map<String, Value>,
@@ -145,7 +142,6 @@ impl<'a> MergeOperations<'a> {
         self.push(OperationAction::Add(empty))
     }
 
-    /// Adds an operation that sets the current path to the value that `source` has there.
     fn push_value(&mut self) -> Result<(), PatchError> {
         let mut text = String::new();
         let too_large = self.too_large();
@@ -216,7 +212,6 @@ mod tests {
         (r#"{"a":{"b":1}}"#, r#"{"a":{}}"#, r#"{"a":{"b":1}}"#),
         (r#"{"a":1}"#, "{}", r#"{"a":1}"#),
         (r#"{"a/b":{"~":1}}"#, r#"{"a/b":{"~":null}}"#, r#"{"a/b":{}}"#),
-        // The next row: numbers keep all their digits.
         (
             r#"{"a":1.0,"b":12345678901234567890123}"#,
             r#"{"c":[22345678901234567890123]}"#,
@@ -243,7 +238,6 @@ mod tests {
         // (before, patch, after, amended patch)
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
-            // The patch sets `a` to its current value. This is kept in the amended patch.
             (
                 r#"{"a":1}"#,
                 r#"{"a":1}"#,
@@ -263,7 +257,6 @@ mod tests {
                 Some(r#"{"a":3,"b":null}"#),
             ),
             (r#"{"a":1}"#, r#"{"a":null}"#, r#"{"a":1}"#, Some(r#"{"a":1}"#)),
-            // The patch removes an object. The wanted result has the object, but with other members.
             (
                 r#"{"o":{"x":1,"y":{"z":2}}}"#,
                 r#"{"o":null}"#,

@@ -49,7 +49,6 @@ impl OperationAction {
     }
 }
 
-/// Returns whether the path `place` is equal to `ancestor` or below it.
 pub(super) fn is_same_or_below(ancestor: &str, place: &str) -> bool {
     place
         .strip_prefix(ancestor)
@@ -62,8 +61,7 @@ impl PatchOperation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation, and returns whether it changed the object. If an earlier operation has changed the object
-    /// (`has_changed`), setting a value that is there already counts as a change, too.
+    /// Applies the operation, and returns whether it changed the object.
     pub(super) fn apply<'a>(
         &'a self,
         root: &mut TreeNode<'a>,
@@ -135,7 +133,6 @@ impl PatchOperation {
         }
     }
 
-    /// Returns whether the operation may nest values too deeply for parsers, so that the result must be checked.
     pub(super) fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();

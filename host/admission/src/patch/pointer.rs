@@ -151,7 +151,6 @@ impl<'de> Visitor<'de> for NamedValue<'_> {
     }
 }
 
-/// The members of an object in order, with their values as text.
 pub(crate) struct MemberTexts<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for MemberTexts<'a> {

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 use super::{OperationAction, Patch, PatchOperation, UNINTERRUPTED, beginning, parse_pointer};
 use crate::{object::head::unique_keys, scheduling::offload::pause};
 
-/// A JSON Patch operation, as parsed from JSON. Unknown members are ignored.
 #[derive(Deserialize)]
 #[serde(expecting = "an operation")]
 pub(super) struct Draft<'a> {

@@ -82,7 +82,6 @@ impl TraceContext {
     }
 }
 
-/// Parses a part of `traceparent` that must have exactly this many hexadecimal digits in lower case.
 fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
     let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_valid = part.len() == digits && part.bytes().all(is_digit);
@@ -114,12 +113,10 @@ mod tests {
                 format!("00-{TRACE}-{SPAN}-00"),
                 Some(format!("00-{TRACE}-{SPAN}-00")),
             ),
-            // In the next row, flags that the specification does not define are cleared.
             (
                 format!("00-{TRACE}-{SPAN}-ff"),
                 Some(format!("00-{TRACE}-{SPAN}-03")),
             ),
-            // In the next three rows, the version is later than 00, so more parts may follow the known ones.
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

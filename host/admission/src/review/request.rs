@@ -62,7 +62,7 @@ struct RequestEnvelope<'a> {
     request: Option<ReviewRequest<'a>>,
 }
 
-/// The `request` of an AdmissionReview. Empty fields are left out. The objects are appended afterwards, as text.
+/// The `request` of an AdmissionReview without the objects, which are appended as text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReviewRequest<'a> {

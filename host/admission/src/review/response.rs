@@ -284,7 +284,6 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     }
 }
 
-/// Decodes `response.patch` from base64. Returns `None` if the patch is absent or empty.
 fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -339,7 +338,6 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         }
     }
     if let Some(key) = dropped.first() {
-        // If several keys are invalid, one line is logged for all of them. It shows the first key.
         let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),
@@ -388,7 +386,6 @@ impl<'a> ReplyFields<'a> {
         self.get(name, "an integer", Value::as_i64)
     }
 
-    /// Reads a member that is a list of strings. Empty strings are dropped.
     fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
         let read = |value: &'a Value| {
             let items = value.as_array()?.iter();

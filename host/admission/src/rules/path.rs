@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The paths that common servers read from one written path. Some servers split the path and then decode each segment,
-/// so that an encoded slash stays in its segment. Others, such as those written in Go, decode the path before they
-/// split it. Both remove empty segments and dot segments. If a server removes dot segments before it decodes, it takes
-/// an encoded one (`%2e.`) for a name.
+/// The paths that common servers read from one written path. All of them remove empty segments and dot segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path as read by servers that split it before they decode each segment. Encoded slashes stay `%2F`.
@@ -126,7 +123,7 @@ fn merge_slashes(path: &str) -> String {
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Removes dot segments (RFC 3986, 5.2.4). A `..` removes the segment before it, even an empty one. Others are kept.
+/// Removes dot segments (RFC 3986, 5.2.4). A `..` removes the segment before it, even an empty one.
 fn remove_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -149,7 +146,6 @@ fn take_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
 
-/// Removes the parameters of a path's segments, such as `;x`.
 fn drop_parameters(path: &str) -> String {
     each_segment(path, |segment| {
         segment.split(';').next().unwrap_or_default().to_owned()
@@ -309,7 +305,6 @@ mod tests {
         }
     }
 
-    /// No server accepts these paths, or servers may read them in too many ways.
     #[test]
     fn a_path_with_ambiguous_characters_is_not_interpreted() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);

@@ -7,7 +7,7 @@ use crate::{GroupVersionResource, Matcher, ResourcePattern, Rule, enumerated, su
 
 /// The resources for which no hook is called, by API group. They are the configuration of admission, which must stay
 /// repairable whatever hooks do, and reviews, which are not stored. All groups except `admittance.dev` are from
-/// kube-apiserver 1.37. Older servers call webhooks for some of these resources.
+/// kube-apiserver 1.37.
 const NEVER_HOOKED: [(&str, &[&str]); 4] = [
     (
         "admittance.dev",
@@ -47,7 +47,6 @@ impl GroupVersionResource {
     }
 }
 
-/// Returns whether no hook is called for this resource of an API group, or for any of its resources (`None`).
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
     NEVER_HOOKED.iter().any(|(own, resources)| {
         group == *own && resource.is_none_or(|resource| resources.contains(&resource))
@@ -60,7 +59,6 @@ impl Rule {
         self.kinds != Matcher::Any && self.resources == [crate::ResourcePattern::everything()]
     }
 
-    /// Returns whether no hook is called for any resource that the rule matches.
     fn is_never_hooked(&self) -> bool {
         let Matcher::Only(groups) = &self.api_groups else {
             return false;
@@ -332,7 +330,6 @@ mod tests {
             ..Reach::default()
         };
         let (fixed, of_body) = (routes(Some("Scale")), routes(None));
-        // (reach, rule, expected entries that match no request, with their fixes)
         for (reach, rule, expected) in [
             (
                 &fixed,

@@ -24,20 +24,16 @@ use crate::{
 /// A hook's call is long if it used this much processor time after it first yielded. It yields at ticks, and to wait.
 const LONG: Duration = Duration::from_millis(1);
 
-/// After a long call of a hook, this many calls of the hook begin on a thread for long work. So a hook that computes
-/// for long now and then rarely does so on a serving thread.
+/// After a long call of a hook, this many calls of the hook begin on a thread for long work.
 const CALLS_AFTER_LONG_CALL: u8 = 16;
 
-/// If a call runs for this time before it first yields, it is suspected to be long. It is not certain, because the
-/// thread may have waited for a processor. So the hook's next call is measured from its beginning.
+/// If a call runs for this time before it first yields, the hook's next call is measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct LongCallPredictor {
-    /// The number of the hook's next calls that begin on a thread for long work.
     expected_long_calls: AtomicU8,
-    /// Whether the hook's calls may be long, so that each is measured from its beginning.
     is_suspected: AtomicBool,
 }
 
@@ -76,9 +72,7 @@ pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 enum Mobility {
     /// The hook call is on a thread for long work already, or was not started by [`run_long`].
     Fixed,
-    /// The hook call is on a serving thread, and can ask to be moved to a thread for long work.
     Movable,
-    /// The hook call has asked to be moved to a thread for long work.
     Moving,
 }
 
@@ -114,12 +108,11 @@ pub fn thread_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A hook call, and the processor time that it has used since it first yielded. Most calls never yield, so measuring
-/// costs little. Elapsed time would be misleading, because a thread may have to wait for a processor.
+/// A hook call, with the processor time (not the elapsed time) that it has used since it first yielded.
 struct MeasuredCall<T> {
     call: LongCall<T>,
     has_yielded: bool,
-    /// Whether the call may be long. If so, the time before it first yields counts, too, unless it is short.
+    /// Whether the call may be long, so that the time before it first yields counts, too.
     is_suspected: bool,
     spent: Duration,
 }
@@ -200,7 +193,6 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
     }
 }
 
-/// Aborts the task of a hook call when the call is dropped.
 struct Abort(AbortHandle);
 
 impl Drop for Abort {

@@ -26,7 +26,6 @@ const NICE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
 
-/// The threads for long work. They start on first use.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", thread_count()));
 
 /// Starts a runtime of this many threads with a lower priority than serving threads; `None` if starting fails.
@@ -43,8 +42,7 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives the calling thread a lower priority than serving threads. Its priority may be that low already, as when a
-/// compiler's thread inherits it from a thread for long work; then nothing changes.
+/// Gives the calling thread a lower priority than serving threads.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {
@@ -92,7 +90,6 @@ pub async fn offload_without_deadline<T: Send + 'static>(
     }
 }
 
-/// Waits for one of the permits that limit long work, and runs the work on a thread for long work.
 async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     // Acquiring fails only if the semaphore is closed, which it never is.
     let permit = PERMITS.acquire().await.ok();

@@ -16,7 +16,6 @@ static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
         .ok()
 });
 
-/// Makes threads wake every millisecond for the long work of this thread, until the guard is dropped.
 pub(crate) fn reschedule_often() -> Option<TickerGuard> {
     RESCHEDULER.as_ref().map(Ticker::enter)
 }
@@ -70,7 +69,6 @@ mod linux {
             .collect())
     }
 
-    /// Binds this thread to a processor. Returns `false` if the kernel refuses that.
     fn bind_to(processor: usize) -> bool {
         let mut set = CpuSet::new();
         set.set(processor);

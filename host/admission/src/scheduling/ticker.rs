@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-/// The time between two ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// The task that a thread of a ticker runs at each tick. The thread ends when the task returns `false`.
@@ -26,7 +25,6 @@ pub struct Ticker {
 #[derive(Debug, Default)]
 struct TickerState {
     guards: AtomicUsize,
-    /// The number of the ticker's threads that are asleep.
     asleep: AtomicUsize,
     stop: AtomicBool,
 }
@@ -139,7 +137,6 @@ mod tests {
             asleep(0);
             drop(running);
         }
-        // The threads are asleep. Dropping the ticker must wake them, so that they end.
         drop(ticker);
     }
 }

@@ -29,7 +29,6 @@ async fn a_stage_in_audit_mode_is_recorded_and_changes_nothing() {
     }
 }
 
-/// A stage in mode `Audit` may be very slow. It gets its row in the trace, but the other stages do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
     use Script::*;
@@ -105,7 +104,6 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
     }
 }
 
-/// A stage in mode `Audit` that asks for reinvocation is called again after a change, like other stages.
 #[tokio::test]
 async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
     let denies = |key: &str| {

@@ -37,7 +37,6 @@ async fn a_large_patch_is_applied_on_another_thread() {
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
     let request = large();
-    // The number of threads for long work: one less than the number of cores, but at least one.
     let all = (available_parallelism().unwrap().get() - 1).max(1);
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));
@@ -88,8 +87,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use Script::*;
     let second = 1000;
     // (case, the request's time in ms, stages, expected results in the trace, expected refusal). A stage is (script of
-    // its hook, timeout in ms, failure policy). As in kube-apiserver, a call may take the smaller of its timeout and
-    // the remaining time. When no time is left, the request is refused, and later hooks are not called.
+    // its hook, timeout in ms, failure policy). The timeouts work as in kube-apiserver.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",

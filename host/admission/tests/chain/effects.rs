@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// The object that a stage returns must have canonical keys, no duplicate keys, and an unchanged identity.
 #[tokio::test]
 async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
     use Script::{Patch, Replace};

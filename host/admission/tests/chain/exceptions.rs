@@ -12,7 +12,6 @@ fn after(seconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_secs(seconds))
 }
 
-/// A match condition with a fixed result.
 struct FixedCondition(Result<bool, Failure>);
 
 #[async_trait]
@@ -55,7 +54,6 @@ async fn outcome(stage: Stage, request: Request) -> Outcome {
     run(vec![stage], request, Duration::from_secs(1)).await
 }
 
-/// Returns the name of the exception that exempts the request. The trace must have a single row.
 fn passed_by(outcome: &Outcome) -> Option<&str> {
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);
@@ -211,7 +209,6 @@ async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expir
     }
 }
 
-/// An exception is recorded if the stage applies, or if the checks whether it applies failed.
 #[tokio::test]
 async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception() {
     let exception = Exception::new("legacy", after(3600));
@@ -240,7 +237,6 @@ async fn the_trace_names_the_first_exception_that_matches() {
     assert_eq!(passed_by(&outcome), Some("b"));
 }
 
-/// A disabled stage is skipped even if its selectors do not match or the deadline has passed.
 #[tokio::test]
 async fn a_disabled_stage_is_not_called() {
     for mode in Mode::ALL {

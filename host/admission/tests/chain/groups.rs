@@ -6,7 +6,6 @@ use admittance_admission::{Formula, HookGroup};
 
 use super::*;
 
-/// A member of a group, which records its calls.
 struct RecordingMember {
     name: &'static str,
     script: Script,
@@ -57,7 +56,6 @@ async fn only_members_on_which_the_formula_depends_are_called() {
     use Script::{Allow, Deny, Fail};
     let (a, b, c) = (Formula::Member(0), Formula::Member(1), Formula::Member(2));
     let trap = || Fail(FailureKind::Trap);
-    // (formula of the group, scripts of its members, names of the called members, expected verdict)
     for (formula, scripts, called, verdict) in [
         (a.clone(), vec![Allow], "a", "allow"),
         (a.clone(), vec![Deny("x")], "a", "deny"),
@@ -74,7 +72,6 @@ async fn only_members_on_which_the_formula_depends_are_called() {
             "ab",
             "deny",
         ),
-        // In the next row, the formula contains `a` twice, but `a` is called once.
         (
             and(a.clone(), or(b.clone(), a.clone())),
             vec![Allow, Deny("x")],

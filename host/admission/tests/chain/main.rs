@@ -32,7 +32,6 @@ use admittance_admission::{
 };
 use serde_json::{Value, json};
 
-/// The behaviour of a stage's hook in a test.
 #[derive(Clone)]
 enum Script {
     Allow,

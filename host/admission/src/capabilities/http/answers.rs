@@ -198,8 +198,7 @@ fn redact_query(url: &mut Url) -> usize {
     count
 }
 
-/// Returns a response's body as JSON if it is an object or a list, so that values in it can be redacted. Any other body
-/// is returned as text, or as null if it is not UTF-8.
+/// Parses the body if it is an object or a list, so that values in it can be redacted.
 fn read_body(body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) if value.is_object() || value.is_array() => value,
@@ -211,8 +210,7 @@ fn read_body(body: &[u8]) -> Value {
 }
 
 /// A sender that answers the HTTP requests of plugins from a list. Several responses to one method and URL are returned
-/// in order; after that, the last one is repeated. If values in the query of a listed URL are redacted, it matches
-/// every request whose query has the same parameter names.
+/// in order; after that, the last one is repeated.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 

@@ -23,7 +23,6 @@ pub(super) struct Audit<'a> {
 }
 
 impl Evaluation {
-    /// Queues a stage in mode `Audit`, unless the request is refused already. Returns its index in the list of audits.
     pub(super) fn queue_audit<'a>(
         &mut self,
         entry: StageInChain<'a>,
@@ -68,8 +67,7 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Calls the stage for each of its rounds. Returns, for each round, the index of the row in the trace, and the
-    /// result as if the stage were enforced. The result of a second round is `None` if there was no call in the first.
+    /// Calls the stage for each of its rounds. Returns the index of each row in the trace, and the result for it.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,

@@ -4,32 +4,24 @@ use crate::Deadline;
 /// The reason why a patch operation at a path fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum PatchProblem {
-    /// The parent of the value at the path does not exist.
     #[display("the parent of the path does not exist")]
     NoParent,
-    /// The parent exists, but it has no value at the path.
     #[display("the path does not exist")]
     Nothing,
-    /// The path leads through a value that is neither an object nor an array.
     #[display("the path leads through a value that is neither an object nor an array")]
     NotAContainer,
-    /// The path has an array index that is invalid or out of bounds.
     #[display("the path is not an index of the array")]
     NoIndex,
-    /// The value would be nested too deeply after the operation.
     #[display("the object would be nested too deeply")]
     TooDeep,
-    /// The patch's limit of copied bytes is exceeded.
     #[display("the `copy` operations copy too much")]
     Copies,
-    /// The patch's limit of work is exceeded.
     #[display("the operations read and move too much")]
     Work,
     #[display("the deadline passed")]
     Deadline,
 }
 
-/// The work that a patch may still do before it exceeds a limit.
 #[derive(Debug)]
 pub(crate) struct PatchBudget {
     /// The units of work that the patch may still do. A unit is a byte that is read, or an element that is moved.
@@ -71,7 +63,6 @@ impl PatchBudget {
         }
     }
 
-    /// Charges the fixed cost of a patch operation.
     pub(crate) fn begin(&mut self) -> Result<(), PatchProblem> {
         self.charge(Self::OPERATION)
     }
