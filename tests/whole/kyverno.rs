@@ -211,7 +211,6 @@ async fn kyverno_tests_run_unchanged() {
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 
-    // Each of these test cases expects a wrong result, so each must fail.
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }

@@ -254,13 +254,11 @@ spec:
     }
 }
 
-/// Each failure counter must exist with the value 0. If it first appeared with the value 1, the PromQL function
-/// `increase()` would miss the first failure.
+/// If a counter first appeared with the value 1, the PromQL function `increase()` would miss the first failure.
 fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // A plugin cannot fail like a webhook, and stages without a selector and conditions cannot fail in those, so
-        // there are no counters for these failures.
+        // These failures need a webhook, a selector or conditions, which the stages lack.
         let can_fail = ![
             "unreachable",
             "tls",

@@ -80,8 +80,7 @@ fn row(cells: [&str; 3]) -> [String; 3] {
     cells.map(str::to_owned)
 }
 
-/// Answers a request like Nomad, if it has the right token. Nomad has four jobs, and lists two at a time. One job is
-/// deleted before the audit reads it, and the ID of another contains a slash.
+/// Answers a request like Nomad. One of its four jobs is deleted before the audit reads it.
 fn nomad(request: &Request) -> Response {
     if request
         .headers()
@@ -169,7 +168,6 @@ async fn nomad_jobs_are_audited() {
             "/v1/jobs?namespace=*&per_page=2&next_token=shop.db",
         ]
     );
-    // With `--against`, the audit reports only jobs that the new chains refuse and the current ones allow.
     write(&directory, "new.yaml", chains("jobs", "object.Priority <= 40"));
     let arguments = ["--against", "new.yaml", "--output", "json"];
     assert_eq!(
@@ -208,7 +206,6 @@ async fn a_list_that_nomad_refuses_is_reported() {
     let audited = audit(&directory, &[]).await;
     assert_eq!(audited.code, Some(2), "{}", audited.stdout);
     assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
-    // If the configuration has no `lists`, the audit fails with an error that says what to add.
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();

@@ -199,7 +199,6 @@ fn objects(text: &str) -> Vec<Value> {
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();
-        // The split has removed the line break at the end of the document.
         let documents = document::read_text("printed.yaml", &format!("{part}\n"), &mut mistakes);
         assert!(mistakes.is_empty(), "{mistakes}");
         assert_eq!(documents.len(), 1);

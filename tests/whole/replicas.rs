@@ -19,7 +19,6 @@ pub(crate) async fn until_ready(program: &Admittance) {
     eventually("the replica is ready", async || program.is_ready().await).await;
 }
 
-/// Returns the state of all replicas, as this replica reports it.
 pub(crate) async fn replicas(program: &Admittance) -> Value {
     program.status().await.unwrap()["replicas"].clone()
 }

@@ -70,7 +70,6 @@ impl ProgramScene {
         }
     }
 
-    /// Sends a request to the program, with the headers of a BCS client.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
         self.client
             .bcs(method, &self.program.url(path), body.to_string())
@@ -142,7 +141,6 @@ pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     })
 }
 
-/// Returns the message in the reply with which a BCS driver refused a request.
 pub(crate) fn bcs_message(reply: &Reply) -> String {
     reply.json().unwrap()["message"].as_str().unwrap().to_owned()
 }

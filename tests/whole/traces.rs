@@ -31,7 +31,6 @@ impl TracedDriver {
         Self::start_with(additions, &[]).await
     }
 
-    /// Starts a driver with `additions` to its configuration and these environment variables.
     async fn start_with(additions: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = webhooks::certificate(directory.path(), "--service", "hook.hooks").await;
@@ -70,7 +69,6 @@ spec:
         }
     }
 
-    /// Creates an application with these headers. If its name is `bad`, the second webhook denies it.
     async fn create(&self, name: &str, headers: &[(&str, &str)]) -> Reply {
         let url = self
             .scene
@@ -249,7 +247,6 @@ async fn spans_reach_a_collector_with_their_parents() {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
 
-    // A request that a webhook denies has spans with the denial.
     assert_eq!(traced.create("bad", &headers).await.status, 400);
     let received = collector
         .until(|spans| {

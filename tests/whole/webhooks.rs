@@ -34,9 +34,8 @@ pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Starts a TLS server with the certificate of this service or host, which runs until the test ends. `answer` gets each
-/// request, and the index of the connection on which it came. The client selects one of `protocols` by ALPN. If
-/// `protocols` is empty, the server speaks HTTP/1.1.
+/// Starts a TLS server with the certificate of this service or host. `answer` gets each request, and the index of its
+/// connection. If `protocols`, for ALPN, is empty, the server speaks HTTP/1.1.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -557,7 +556,6 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
         reply.text()
     );
 
-    // An update does not match the stage, so the object is stored unchanged.
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     let update = application("shop", "update", "nginx:1.29");
     assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);

@@ -17,7 +17,6 @@ use crate::{
 
 const NAME: &str = "admittance-audit";
 
-/// Returns a chain that denies Pods without a required label, with this message.
 fn chain(message: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -71,7 +70,6 @@ async fn start(setting: &Setting) -> Server {
     start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// Starts a server with `audit` in its configuration's section about audits, and `additions` at the end.
 async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -89,7 +87,6 @@ definitions: [ {{ kubernetes: {{}} }} ]
     Server::start_in(directory, &config, "").await
 }
 
-/// Returns the results in a report, each as the name of an object and a message.
 fn results(report: &Value) -> Vec<(&str, &str)> {
     let results = report["results"].as_array().into_iter().flatten();
     results
@@ -100,8 +97,7 @@ fn results(report: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Waits until the report of this namespace has exactly the expected pairs of an object and a message. If none are
-/// expected, waits until the report is deleted.
+/// Waits until the report of this namespace has exactly the expected pairs of an object and a message.
 async fn until_reported(
     setting: &Setting,
     plural: &str,
@@ -175,7 +171,6 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
         metrics.sum("admittance_audit_objects", &[("verdict", "denied")]),
         Some(2.0)
     );
-    // The audit evaluated the stage, but the status counts only calls for requests.
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
@@ -298,7 +293,6 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
         shown.stdout
     );
 
-    // Nodes could not be listed before. Once the leader may list them, its next attempt succeeds.
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     setting.server.allow("list", "nodes");
     until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
@@ -307,7 +301,6 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     })
     .await;
 
-    // While reports cannot be written, the leader tries again until it may write them.
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
     let refused = |line: &admittance_tests::ProgramLogLine| {

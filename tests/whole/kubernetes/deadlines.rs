@@ -108,8 +108,7 @@ async fn the_shortest_of_all_timeouts_applies() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // At the request's deadline, the second stage has not been called, and thus has not allowed the request. So
-            // the request is refused, whatever the stages' failure policies are.
+            // The second stage has not allowed the request, so it is refused whatever the failure policies are.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(

@@ -31,7 +31,6 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
     let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
-    // The configurations are called in the order of their names, sorted as text: 1-first, 10-between, 2-later.
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),

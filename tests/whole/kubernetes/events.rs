@@ -61,7 +61,6 @@ async fn denials_are_reported_as_kubernetes_events() {
     assert!(note.starts_with("Pod web, requested by alice: "), "{note}");
     assert!(note.contains("not allowed here"), "{note}");
 
-    // If the same denial is repeated, no new Event is created; the count of the first one increases.
     server.review("/validate", &POD.review("p2")).await;
     eventually("a series", async || {
         setting
@@ -72,7 +71,6 @@ async fn denials_are_reported_as_kubernetes_events() {
     })
     .await;
 
-    // The object of this request exists, so the Event refers to the object. The denial of a dry run causes no Event.
     let mut update = ReviewedResource {
         operation: "UPDATE",
         ..POD

@@ -92,7 +92,6 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Starts a webhook server that speaks HTTP/1.1.
     pub(crate) async fn start<A>(
         directory: &Path,
         answer: impl Fn(HookCall, Arrivals) -> A + Send + Sync + 'static,
@@ -142,12 +141,10 @@ impl Hooks {
         format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
     }
 
-    /// Returns the calls whose path begins with `path`, in the order in which they arrived.
     pub(crate) fn calls(&self, path: &str) -> Vec<HookCall> {
         calls_to(&self.calls.borrow(), path).cloned().collect()
     }
 
-    /// Returns a receiver of the calls so far and of all later calls.
     pub(crate) fn arrivals(&self) -> Arrivals {
         Arrivals(self.calls.subscribe())
     }

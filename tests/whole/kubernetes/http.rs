@@ -20,7 +20,6 @@ use crate::scene::source;
 /// The maximum size of an AdmissionReview in bytes.
 const LIMIT: usize = 7 * 1024 * 1024;
 
-/// Returns two minimal chains: a mutating one and a validating one.
 fn chains() -> String {
     let images = source("image-policy");
     let chain = |phase: &str, name: &str| {
@@ -350,7 +349,6 @@ fn review_of(size: usize) -> String {
     text
 }
 
-/// Opens a connection to the server, on which a test can send arbitrary bytes.
 async fn connect(server: &Server) -> TcpStream {
     let url = server.program.url("");
     let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
@@ -444,7 +442,6 @@ definitions: [chains.yaml]
 ";
     let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve()), &chain).await;
     let client = Arc::new(server.http2_client());
-    // With the first request, the client and the server agree on HTTP/2, so all later requests share its connection.
     let other = server.program.tls_url("/mutate");
     let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));

@@ -41,7 +41,6 @@ fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     chain
 }
 
-/// Returns how many plugins the program has loaded so far, compiled or from the store.
 fn loaded(program: &Admittance) -> usize {
     let is_loaded = |line: &&ProgramLogLine| line.message().starts_with("plugin loaded");
     program.log().iter().filter(is_loaded).count()
@@ -86,8 +85,7 @@ async fn a_change_loads_plugins_and_writes_statuses_only_of_changed_chains() {
     }
 }
 
-/// Half of the chains have a plugin, each with settings of its own. If the store has the compiled plugins, a replica is
-/// ready soon. `cargo task soak` runs this test with 2000 chains.
+/// Half of the chains have a plugin, each with settings of its own. `cargo task soak` runs this test with 2000 chains.
 #[tokio::test]
 async fn thousands_of_chains_are_ready_soon() {
     const LIMIT: Duration = Duration::from_secs(5);

@@ -51,7 +51,6 @@ spec:
     - expression: http.Get('SERVER/teams').teams == ['a'] && http.Get('SERVER/teams').statusCode == 200
 ";
 
-/// Starts an API server with the namespace `test`, and writes its kubeconfig.
 async fn api_server(directory: &TempDir) -> SocketAddr {
     let routes = Router::new().fallback(answer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -142,8 +141,7 @@ async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
     assert_eq!(record.unwrap().code, Some(0));
     let recorded = fs::read_to_string(&path).unwrap();
 
-    // If the recording is unchanged, its replay has the same result. If a recorded value is changed, the result
-    // differs, so the replay uses recorded values.
+    // If a recorded value is changed, the result of the replay differs.
     for (known, changed, expected) in [
         ("", "", Some(0)),
         (r#""most":"2""#, r#""most":"3""#, Some(1)),

@@ -63,8 +63,6 @@ fn documents() -> String {
     .concat()
 }
 
-/// Returns a policy group that allows a Pod in two cases: if the Pod has a team, or if it has an owner and the group's
-/// third policy would not change it.
 fn group(wapc: &str, program: &str) -> String {
     format!(
         "---
@@ -126,7 +124,6 @@ async fn kubewarden_policies_are_served() {
     let labels = changed.applied_to(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    // The document of the policy for this namespace specifies the message of its refusals.
     let (_, refused) = review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
@@ -154,7 +151,6 @@ async fn kubewarden_policies_are_served() {
         assert!(!refused.is_allowed(), "{act}");
         assert!(refused.message().contains(says), "{act}: {refused:?}");
     }
-    // The policy built as a WASI program reports its failures like the policy built as a waPC module.
     for (act, says) in [
         ("panic", "it was told to panic"),
         ("verify-image", "no signer is named"),

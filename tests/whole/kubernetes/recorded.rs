@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::server::{ReviewVerdict, Server};
 use crate::scene::source;
 
-/// A call that kube-apiserver sent to a webhook, and the name of the file in which it is recorded.
 struct RecordedCall {
     file: String,
     query: String,
@@ -68,7 +67,6 @@ impl RecordedCall {
     }
 }
 
-/// How the mutating chains change the object of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordedChange {
     None,

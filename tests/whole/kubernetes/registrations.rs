@@ -54,7 +54,6 @@ fn setting() -> Setting {
     setting
 }
 
-/// A replica of the program, with a directory for its configuration.
 struct RegisteringReplica {
     directory: TempDir,
     program: Admittance,
@@ -75,7 +74,6 @@ impl RegisteringReplica {
         SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
     }
 
-    /// Reviews this object like an API server that trusts `bundle`, and returns the message of the denial.
     async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
         self.message_at("/validate", bundle, resource).await
     }
@@ -160,7 +158,6 @@ fn authorities(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
 
-/// Waits until the validating webhook is registered for exactly these resources.
 async fn until_registered(setting: &Setting, resources: &[&str]) {
     let resources: BTreeSet<_> = resources.iter().map(|name| json!([name]).to_string()).collect();
     eventually(&format!("rules for {resources:?}"), async || {
@@ -206,8 +203,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
     );
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
-    // Definitions are resources of this cluster. Besides the chains' webhook, a second webhook is therefore registered,
-    // which validates definitions before they are stored.
+    // A second webhook validates definitions before they are stored, because they are resources of this cluster.
     let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
     assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
     assert_eq!(
@@ -217,8 +213,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     assert_eq!(all[1]["failurePolicy"], "Ignore");
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
 
-    // The failure policy of this chain is `Ignore`, so it gets a webhook of its own. The rules of each webhook match
-    // only what its chains need.
+    // This chain has another failure policy, so it gets a webhook of its own.
     let mut ignored = chain_of("secrets", "secrets", "second");
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
@@ -249,8 +244,6 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // After the last chain is deleted, no webhook is registered. The counts show that the program wrote its
-    // configurations only when they had to change.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -279,8 +272,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     }
 }
 
-/// Before a Pod is ready, no Pod could answer the API server. If a webhook with the failure policy `Fail` were
-/// registered by then, requests would be refused.
+/// Before a Pod is ready, a webhook with the failure policy `Fail` would refuse requests.
 #[tokio::test]
 async fn no_webhook_is_registered_before_a_pod_is_ready() {
     let setting = setting();
@@ -401,8 +393,7 @@ fn ending() -> (Value, String) {
     (secret, authority.pem())
 }
 
-/// Connects to these replicas again and again, until all of them present a new certificate. Like the API server, each
-/// connection trusts the CA bundle that was registered shortly before. No handshake may fail.
+/// Connects to these replicas until all of them present a new certificate. No handshake may fail.
 async fn until_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
@@ -487,8 +478,7 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // These two changes of the chain do not affect its webhook, so the leader must not write. The leader checks changes
-    // one after another: when it looks at the configuration for `third`, it is done with `second`.
+    // Neither change affects the chain's webhook, so the leader must not write.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));

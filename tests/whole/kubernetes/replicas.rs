@@ -20,11 +20,9 @@ use crate::{
 /// The time after which the Lease of a replica expires unless the replica renews it.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// A replica must serve a target that it has prepared before it has renewed its Lease this often. Unlike a duration,
-/// this limit holds on a busy machine.
+/// How often a replica may renew its Lease before it serves a target that it has prepared.
 const RENEWALS: usize = 2;
 
-/// Returns an annotation of a Lease that a replica or the leader writes.
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
@@ -38,15 +36,10 @@ fn renewed(lease: &Value) -> Timestamp {
 /// - A table becomes the target only when all replicas that serve the previous target have prepared it.
 /// - A replica serves a table only after it has become the target, and then soon.
 /// - A replica never returns to an earlier target.
-/// - A killed replica leaves a Lease that expires.
-///
-/// A slow replica may report that it serves a target after the next target is published, because the leader waits only
-/// until the replica has prepared the next target. A replica that was late counts once it has renewed its Lease with
-/// the target, because the leader sees a Lease a moment after it is written.
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // The replicas whose last two reports name the same served table.
+    // The replicas whose last two reports name the same table, because the leader sees a report a moment late.
     let mut settled: BTreeSet<String> = BTreeSet::new();
     // Which of the published `targets` each replica serves, as an index.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -151,7 +144,6 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
     let name = own_name(&slow.program).await;
     until_known(&first.program, 2).await;
 
-    // A suspended replica cannot prepare the change, so the other replicas wait for it.
     slow.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     let waiting = until_waiting(&first.program, &name).await;
@@ -184,11 +176,9 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;
 
-    // The leader is killed while replicas prepare a change. Once its Lease has expired, there is another leader.
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    // The replica reports in `/v1/status` that it has prepared the change, and a moment later in its Lease.
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();
@@ -302,8 +292,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         })
         .await;
     }
-    // The other replicas serve the chain before the new one starts. The new replica cannot use the chain, so it does
-    // not become ready, but the others do not wait for it.
+    // The new replica cannot use the chain, so it does not become ready, but the others do not wait for it.
     let late = start(&setting).await;
     let known = async || replicas(&late.program).await["target"] != Value::Null;
     eventually("it knows what the others serve", known).await;

@@ -37,8 +37,8 @@ pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     start_as(setting, "", additions).await
 }
 
-/// Starts a server that reads chains from the cluster. `resources` is the content of the section `kubernetes` in the
-/// key `definitions`, and `additions` has further keys of the configuration.
+/// Starts a server that reads chains from the cluster. `resources` configures how it reads them, and `additions` has
+/// further keys.
 pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     start_reading(
         setting,
@@ -110,7 +110,7 @@ async fn chains_are_read_from_resources() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("second"));
 
-    // The status names the invalid chain, whose last valid version stays in force. Other changes go live.
+    // The last valid version of the invalid chain stays in force. Other changes go live.
     let mut bad = chain("pods", "third");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(PLURAL, bad);
@@ -245,8 +245,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         );
     }
 
-    // The chain needs a capability that the operator has not allowed to namespaces. The status names the capability,
-    // and the previous version of the chain is served.
+    // The chain needs a capability that the operator has not allowed to namespaces.
     let mut wanting = in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
@@ -333,7 +332,6 @@ async fn definitions_are_checked_before_they_are_stored() {
         assert!(verdict.is_allowed(), "{path}: {}", verdict.message());
     }
 
-    // Each mistake in the definition is reported with its field and a fix.
     let mut bad = good.clone();
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     bad["spec"]["stages"][0]["failurePolicy"] = json!("fial");
@@ -355,7 +353,6 @@ async fn definitions_are_checked_before_they_are_stored() {
         message.lines().count()
     );
 
-    // The validation checks that the file of a module exists and is a module. It does not contact servers.
     let with_source = |source: &str| {
         let mut chain = good.clone();
         chain["spec"]["stages"][0] = json!({"name": "a", "plugin": {"source": source}});
@@ -374,7 +371,6 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
-    // Plugins may use at most 1 GiB of memory here, so a definition that asks for more is refused.
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;
@@ -386,7 +382,6 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // If no request can ever match a chain, the chain is stored and the user gets a warning.
     let mut unreached = good.clone();
     unreached["spec"]["rules"] = json!([
         {"operations": ["CREATE"], "apiGroups": ["authentication.k8s.io"], "apiVersions": ["*"], "resources": ["tokenreviews"]},
@@ -399,8 +394,6 @@ async fn definitions_are_checked_before_they_are_stored() {
         "{warnings}"
     );
 
-    // Three kinds of definitions are refused: chains of a namespace with a capability that is not allowed to them,
-    // invalid exceptions, and conflicts.
     let calls = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
     }});

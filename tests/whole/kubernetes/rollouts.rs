@@ -31,7 +31,6 @@ async fn rollout(server: &Server) -> Value {
     status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()
 }
 
-/// Waits until all of these replicas report that the rollout is in this state, with this share for the candidate.
 async fn until_at(servers: &[&Server], state: &str, share: &str) {
     for server in servers {
         eventually(&format!("{state} {share}"), async || {
@@ -65,7 +64,7 @@ async fn is_shared(servers: &[Server; 3]) {
     until_at(&all, "progressing", "100%").await;
     steer(second, "pause").await;
     until_at(&all, "paused", "100%").await;
-    // All requests go to the last replica, where the candidate fails. The replica reports the failures to the others.
+    // Only the last replica gets requests. It reports the failures of the candidate to the others.
     let name = own_name(&third.program).await;
     eventually("the rollout is aborted", async || {
         third.review("/mutate", &POD.review("p1")).await.is_allowed()
@@ -95,7 +94,6 @@ async fn replicas_agree_on_a_rollout_defined_in_a_resource() {
     setting.server.put(PLURAL, by_uid());
     let servers = three(async || start(&setting).await).await;
     is_shared(&servers).await;
-    // The leader writes the abort to the chain's status, although it was another replica that aborted the rollout.
     eventually("the status says so", async || {
         let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
         status["rollouts"][0]["state"] == "aborted" && status["rollouts"][0]["attempt"] == 1

@@ -58,7 +58,6 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     }
     until(&setting, "zother", 1, ("Live", "True", "Live")).await;
 
-    // After one of two chains becomes invalid, the mistake is in the status of that chain only.
     let other = setting.server.object(PLURAL, "", "zother").unwrap();
     let mut bad = chain("pods", "second");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
@@ -81,7 +80,6 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
             .contains("first")
     );
 
-    // If a stage of a chain is in Audit mode or disabled, the chain's condition `Enforced` is false.
     let mut audited = chain("pods", "third");
     audited["spec"]["stages"][0]["mode"] = json!("Audit");
     setting.server.put(PLURAL, audited);
@@ -123,7 +121,6 @@ async fn only_one_replica_writes_statuses() {
     second.until_revision(2).await;
     assert_eq!(setting.server.count("patch", "pods/status"), 2);
 
-    // When the leader stops, another replica takes over at once. It does not write the statuses again.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;

@@ -43,7 +43,6 @@ impl HeldServer {
         Self { server, hooks, open }
     }
 
-    /// Sends an AdmissionReview, and waits until the webhook has got it. The webhook does not answer yet.
     async fn in_flight(&self) -> JoinHandle<Reply> {
         let (client, url) = (
             self.server.client.clone(),
@@ -55,7 +54,6 @@ impl HeldServer {
         sent
     }
 
-    /// Stops the server, and waits until its log contains these words.
     async fn terminate(&mut self, words: &'static str) {
         self.server.program.terminate().unwrap();
         let logged = self
@@ -99,8 +97,7 @@ async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // During the delay, clients over HTTP/1.1 are told to close their connections by a header. HTTP/2 has no such
-        // header, so its clients are told when the port is closed.
+        // HTTP/2 has no header that announces the end of a connection, so its clients are told when the port is closed.
         let close = reply
             .headers
             .get("connection")

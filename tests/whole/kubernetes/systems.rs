@@ -41,8 +41,7 @@ fn define_policies(setting: &Setting) {
         .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
 }
 
-/// Returns a Gatekeeper template with an expression in CEL. Each constraint of the template denies every Pod, with the
-/// message in the constraint's parameters.
+/// Returns a Gatekeeper template whose constraints deny every Pod with a message from their parameters.
 fn template() -> Value {
     let validations =
         json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
@@ -100,8 +99,7 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     .await;
     setting.server.put(POLICIES, policy("by another"));
     until_message(&server, "by another").await;
-    // The status names a policy whose new version is invalid. The last valid version of the policy stays in force, and
-    // changes of chains go live.
+    // The last valid version of the policy stays in force, and changes of chains go live.
     let has_chain = |status: &Value| {
         let chains = status["chains"].as_array();
         chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))
@@ -138,7 +136,6 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
         assert_eq!(there.get("status"), None);
     }
 
-    // After its binding is deleted, the policy no longer denies requests. The chain still does.
     setting.server.delete(BINDINGS, "", "all");
     until_message(&server, "by a chain").await;
 }
@@ -161,7 +158,7 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
         .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
     setting.server.put("never", constraint(json!("first")));
     until_message(&server, "[never] first").await;
-    // The status reports a constraint that does not fit its template. Its last valid version stays in force.
+    // The last valid version of the constraint stays in force.
     setting.server.put("never", constraint(json!(1)));
     until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
     assert!(server.message().await.contains("first"));

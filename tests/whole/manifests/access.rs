@@ -63,8 +63,7 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
         refused.stderr
     );
 
-    // An admin port with tokens needs TLS, unless it is on loopback, which nothing outside of the Pod can reach. So the
-    // admin port uses the certificate of the webhook's port.
+    // An admin port with tokens needs TLS unless it is on loopback. It uses the certificate of the webhook's port.
     let without = printed("").await;
     let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -208,8 +207,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
-    // The configuration allows chains of namespaces to read some kinds. The program gets the right to read them from
-    // the start, because such a chain may be created later.
+    // A chain that reads these kinds may be created later, so the program gets the right to read them from the start.
     let directory = tempfile::tempdir().unwrap();
     let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
     let config = text("").replace(

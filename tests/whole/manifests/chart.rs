@@ -34,8 +34,7 @@ impl Charts {
         self.0.path().join(name)
     }
 
-    /// Runs `admittance kubernetes COMMAND` with the test's configuration and these arguments. If the test has
-    /// certificates, their directory is added to the arguments.
+    /// Runs `admittance kubernetes COMMAND` with the test's files and these arguments.
     async fn run(&self, command: &str, arguments: &str) -> FinishedProgram {
         let [config, certs] = ["admittance.yaml", "certs"].map(|name| self.path(name).display().to_string());
         let mut words = vec!["kubernetes", command, "--config", &config];
@@ -136,9 +135,7 @@ cluster: {{}}
     )
 }
 
-/// With default values, Helm renders the chart to the objects that `kubernetes manifests` prints for a configuration in
-/// which the leader writes the webhook configurations. The leader writes them when a Pod is ready, so the API server
-/// never calls a webhook too early.
+/// The manifests are for a configuration in which the leader writes the webhook configurations.
 #[tokio::test]
 async fn a_chart_with_default_values_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
@@ -346,7 +343,6 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         assert!(made.stderr.contains(note), "{}", made.stderr);
     }
     for file in walk(&charts.path("chart")) {
-        // Plugins are skipped, because they are binary.
         if file.extension().is_some_and(|extension| extension == "wasm") {
             continue;
         }

@@ -90,8 +90,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
             "capabilities": {"drop": ["ALL"]},
         })
     );
-    // A Pod may take 35 s to stop: it waits 5 s, and then up to 30 s for requests in flight. Kubernetes must wait
-    // longer before it kills the Pod.
+    // The Pod waits 5 s, and then up to 30 s for requests in flight.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
 
     assert!(printed.stderr.contains("--server-side"), "{}", printed.stderr);
@@ -218,7 +217,6 @@ async fn flags_set_the_fields_of_the_manifests() {
         );
     }
 
-    // The arguments of the command become settings of the webhooks that the leader registers.
     for (flags, field, expected) in [
         ("", "failurePolicy", Value::Null),
         ("--per-chain", "perChain", json!(true)),

@@ -96,7 +96,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
 async fn the_kubernetes_example_can_be_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
-    // The example's chains name plugins in the repository by relative paths. The test copies both.
+    // The example's chains name plugins by relative paths.
     let folder = example_with_plugins(&example, output.path());
     let arguments = format!(
         "--config {} --output-directory {}",
@@ -142,7 +142,6 @@ async fn the_kubernetes_example_can_be_installed() {
     );
 }
 
-/// Copies the example's chains below `root`, and the plugins to the place where the chains expect them.
 fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
     let plugins = root.join("target/plugins");
     let chains = root.join("docs/examples/kubernetes/chains");
@@ -178,8 +177,8 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
     let pods = "{ operations: [CREATE], resources: [pods] }";
     let proxy =
         "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
-    // (definitions, configuration, additional argument, part of the error message). In an argument, `CHAINS` stands for
-    // the path of the definitions' file.
+    // (definitions, configuration, further argument, in which `CHAINS` is the definitions' path, part of the error
+    // message)
     for (definitions, config, argument, expected) in [
         (
             chain("{ operations: [CREATE], kinds: [Pod] }", &stage),

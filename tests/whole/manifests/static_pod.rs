@@ -80,8 +80,7 @@ async fn a_static_pod_has_all_of_its_files() {
     let key = node.path(&format!("{files}/tls/tls.key"));
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The program listens on the addresses at which the API server and the kubelet look for it, and serves with the
-    // files that the Pod mounts.
+    // The program listens on the addresses at which the API server and the kubelet look for it.
     let config = spec["containers"][0]["args"][2].as_str().unwrap();
     let config = node.path(&format!("{files}{}", config.strip_prefix(mounted_at).unwrap()));
     let text = fs::read_to_string(&config).unwrap();

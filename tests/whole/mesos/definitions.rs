@@ -51,7 +51,6 @@ impl Surroundings {
         driver(place, &more)
     }
 
-    /// Returns a definition with one webhook, in the format that clients send to bcs-mesos-driver.
     pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
         let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
         json!({
@@ -86,7 +85,6 @@ impl Surroundings {
         envelope["data"].clone()
     }
 
-    /// Creates an application through this driver, and returns the names of the webhooks that changed it.
     pub(super) async fn passed(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
@@ -143,7 +141,6 @@ impl Surroundings {
         assert!(came, "{expected:?}: never; the last was {last:?}");
     }
 
-    /// Creates applications until exactly these webhooks are called for one.
     pub(super) async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
         let since = Instant::now();
         let mut last = Vec::new();
@@ -259,21 +256,19 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // Two definitions conflict if both are for the same operation and kind. The one with the lower path in ZooKeeper
-    // stays valid, even for a driver that starts with both.
+    // The definitions are for the same operation and kind. The one with the lower path in ZooKeeper stays valid.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;
     let junk = "/blueking/admissionwebhook/defaultGroup/junk";
     nodes.put(junk, &json!("junk")).await;
-    // Both a driver that is running and a new driver serve the valid definition, and report the invalid nodes.
     let mut two = around.driver(&place).await;
     for driver in [&one, &two] {
         assert_eq!(around.passed(driver).await.len(), 1);
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // The API returns an invalid definition that can be parsed. It exists, so it can be replaced but not created.
+    // An invalid definition that can be parsed is returned, and can be replaced but not created.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
@@ -289,7 +284,6 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         around.until_bad(driver, &[]).await;
         assert_eq!(around.passed(driver).await, ["first"]);
     }
-    // While one definition is invalid, clients can create others.
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
     let mut other = around.definition("other", "passes");
@@ -312,8 +306,7 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         .unwrap();
 }
 
-/// Two clients create definitions through two drivers at the same time. The names differ, but the operation and the
-/// kind are the same, so the definitions conflict.
+/// The two definitions conflict, because they are for the same operation and kind.
 #[tokio::test]
 async fn only_one_of_two_conflicting_creates_succeeds() {
     let place = ZooKeeperNode::shared("rivals").await;

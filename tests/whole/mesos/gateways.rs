@@ -61,8 +61,7 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The only requests that fail are those to the killed driver: requests in flight, and requests that the gateway
-    // sent on old connections before it noticed the kill.
+    // Only requests to the killed driver may fail.
     let failed: Vec<_> = written
         .iter()
         .filter(|written| written.answer != WriteAnswer::Created)

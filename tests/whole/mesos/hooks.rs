@@ -31,7 +31,6 @@ pub(super) struct MesosHookCall {
 }
 
 impl MesosHookCall {
-    /// Returns whether the webhook's reply was valid, so that its body replaced the object.
     pub(super) fn is_good(&self) -> bool {
         self.status == 200
     }

@@ -47,7 +47,7 @@ async fn change(exit: MasterExit) {
     writers.until_created(50).await;
     assert!(second.received().is_empty(), "all goes to the master");
 
-    // If the master crashes, it has executed the requests in flight, but its replies are lost.
+    // A crashed master has executed the requests in flight, but their replies are lost.
     let mut in_flight = 0;
     let mut gate = None;
     let changed;
@@ -83,7 +83,6 @@ async fn change(exit: MasterExit) {
     assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every client got a valid reply. If its request failed, the reply gives the reason.
     for written in &written {
         let is_clean = match &written.answer {
             WriteAnswer::Created => true,
@@ -94,7 +93,6 @@ async fn change(exit: MasterExit) {
         };
         assert!(is_clean, "{written:?}");
     }
-    // Once the second scheduler had begun to write, the first one wrote nothing more.
     let writes = cluster.writes();
     let turn = writes
         .iter()

@@ -80,7 +80,6 @@ impl Nodes {
         nodes
     }
 
-    /// Waits until the children of an existing node meet a condition.
     pub(super) async fn until_children(
         &self,
         path: &str,

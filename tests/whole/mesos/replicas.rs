@@ -151,7 +151,6 @@ async fn three_drivers_go_live_with_each_change_together() {
     if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
-    // The leader published each table once as the target of all drivers: the first table, and the table of each change.
     let (published, stat) = nodes.get(&above()).await.unwrap();
     assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
     for driver in &drivers {
@@ -212,7 +211,6 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     }
     check_order(&nodes).await;
 
-    // The other drivers do not wait for a driver that shuts down.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     let definition = around.definition("webhook-test", "version-2");
@@ -249,7 +247,6 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_known(&leader, 3).await;
     until_known(&third, 3).await;
 
-    // The leader is killed while the drivers prepare a change. Once its session has expired, there is another leader.
     second.program.suspend().unwrap();
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
@@ -304,7 +301,6 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
 
-    // If a driver is killed, the others wait for it until its ZooKeeper session expires.
     let session = session_of(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
@@ -389,8 +385,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // All other drivers serve the plugin before this driver starts. It cannot serve the plugin, so it does not become
-    // ready, gateways do not find it, and the others do not wait for it.
+    // This driver cannot serve the plugin, so it does not become ready, and the others do not wait for it.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()

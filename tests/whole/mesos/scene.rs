@@ -22,8 +22,8 @@ pub(super) struct Mesos {
 }
 
 impl Mesos {
-    /// Starts a driver whose file `definitions/definitions.yaml` has the content `definitions`; if this is empty, there
-    /// is no file. `resolve` maps host names to addresses.
+    /// Starts a driver with this text as definitions, or without any if it is empty. `resolve` maps host names to
+    /// addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cluster = MesosCluster::default();

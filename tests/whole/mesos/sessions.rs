@@ -15,8 +15,7 @@ fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the two nodes with which a driver registers itself: the one for bcs-api, which is below the cluster's node,
-/// and the one among the nodes of all drivers.
+/// Returns the two nodes of a driver: the one for bcs-api, and the one among the nodes of all drivers.
 async fn registered(nodes: &Nodes) -> (MesosNode, MesosNode) {
     let is_driver = |node: &MesosNode| node.name.starts_with("_c_");
     let in_service = nodes
@@ -33,8 +32,8 @@ async fn registered(nodes: &Nodes) -> (MesosNode, MesosNode) {
     )
 }
 
-/// Returns whether this is the name of a node that Curator would call protected, for a driver with this address: `_c_`,
-/// 32 hexadecimal digits, a dash, the address and ten digits.
+/// Returns whether this is the name of a protected node of Curator: `_c_`, 32 hexadecimal digits, a dash, the address
+/// and ten digits.
 fn is_protected(name: &str, address: &str) -> bool {
     let rest = name.strip_prefix("_c_").and_then(|rest| rest.split_once('-'));
     rest.is_some_and(|(guid, rest)| {
@@ -115,7 +114,6 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     assert_ne!(back[0].name, after_in_service.name);
     assert_eq!(back[0].data, after_in_service.data);
 
-    // Before the driver exits, it deletes its nodes.
     driver.program.terminate().unwrap();
     nodes
         .until_children(&of_cluster(), "withdrawn", <[MesosNode]>::is_empty)
@@ -145,7 +143,6 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     let (ensemble, lost) = blocking(move || {
         let leader = ensemble.leader();
         ensemble.kill(leader);
-        // The leader of the ZooKeeper ensemble was lost, so the ensemble elects another one.
         let next = ensemble.leader();
         assert_ne!(next, leader);
         (ensemble, leader)

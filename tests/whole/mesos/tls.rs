@@ -34,7 +34,6 @@ fn pem(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Returns an HTTP client that trusts the CA in the directory `trusts`, and presents the certificate in `shows`.
 fn client(trusts: &Path, shows: Option<&Path>) -> Client {
     let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
     let identity = identity

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::scene::{application, source};
 
-/// A test case: a request to the driver, and all effects that it must have.
 struct Vector {
     /// The section of the reference of bcs-mesos-driver from which the case comes, and a description of the case.
     source: &'static str,
@@ -40,8 +39,7 @@ enum VectorBody {
     /// The body is an object of this kind with the name `web`.
     Object(&'static str),
     Text(&'static str),
-    /// The body is a definition with one hook. The values are the operation, the kind, and further fields of the hook,
-    /// in which `CA` stands for a valid CA bundle.
+    /// A definition with one hook: operation, kind, and further fields, in which `CA` stands for a valid CA bundle.
     Definition(&'static str, &'static str, &'static str),
 }
 
@@ -148,7 +146,6 @@ const VECTORS: &[Vector] = &[
     Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
 ];
 
-/// Returns the definitions of all hooks in the cases, one for each operation and kind.
 fn definitions(hooks: &MesosHooks) -> String {
     let mut stages: Vec<Value> = Vec::new();
     let mut done: Vec<&str> = Vec::new();
@@ -215,7 +212,6 @@ async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Sends the request of a case, and returns how its effects differ from the expected ones.
 async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> {
     let (method, path) = &vector.ask;
     let body = body(vector, &hooks.bundle);
@@ -260,8 +256,7 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // The first hook gets the bytes that the client sent. Each later hook gets the last valid reply of an earlier hook,
-    // or these bytes if there is none.
+    // Each hook gets the last valid reply of an earlier hook, or the bytes that the client sent if there is none.
     let has_plugins = vector
         .hooks
         .iter()

@@ -42,8 +42,7 @@ pub(super) enum WriteAnswer {
 }
 
 impl ConcurrentWriters {
-    /// Starts clients that create applications. They use the base URLs in turn. A base URL ends with `/mesosdriver/v4`,
-    /// or at a gateway with the corresponding path.
+    /// Starts clients that create applications through these base URLs in turn.
     pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let written = watch::Sender::new(Vec::new());
@@ -89,7 +88,6 @@ impl ConcurrentWriters {
             .await;
     }
 
-    /// Stops the clients when each has the reply to its last request, and returns all attempts.
     pub(super) async fn end(mut self) -> Vec<WrittenApplication> {
         self.is_over.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {

@@ -30,7 +30,6 @@ impl OperatorSetup {
     }
 }
 
-/// Returns the error message and the mistakes in the reply to a refused evaluation.
 fn error_of(reply: &Reply) -> String {
     let reply: Value = reply.json().unwrap();
     reply["error"].to_string()
@@ -217,8 +216,7 @@ const TOKENS: &str = "admin:
     - { name: ops, role: Admin, file: ops.token }
 ";
 
-/// An evaluation runs modules that the request names, so it needs the role that may apply definitions. Listing the
-/// chains that match a request does not.
+/// An evaluation runs modules that the request names, so it needs the role that may apply definitions.
 #[tokio::test]
 async fn evaluation_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();

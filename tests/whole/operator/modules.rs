@@ -26,7 +26,6 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Returns the plugin's version according to the status of the running driver.
 async fn version(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
@@ -58,7 +57,6 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let first = start().await;
     assert_eq!(version(&first).await, Versions::name(1));
 
-    // The tag moves to another artifact. The program keeps the artifact to which it resolved the tag before.
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
@@ -68,7 +66,6 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     // `inspect` has read the new artifact, but does not change which one the program uses.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
-    // `pull` resolves the tag again. The program then uses the new artifact, without the registry.
     let pulled = stdout_of(&["pull", &reference, "--store", text(&store)]).await;
     assert!(pulled.contains("digest: sha256:"), "{pulled}");
     drop(registry);

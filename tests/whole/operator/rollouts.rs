@@ -37,7 +37,6 @@ async fn a_candidate_decides_its_share_of_the_requests() {
         decided[usize::from(versions == annotations_by(2))] += 1;
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
-    // Each listed decision says whether the candidate or the plugin made it.
     let list = setup.json_of(&["decisions"]).await;
     let by = |by: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();

@@ -73,7 +73,6 @@ impl OperatorSetup {
         replace(&self.path(name), self.versions.module(version)).unwrap();
     }
 
-    /// Runs a command that uses the driver's admin API.
     pub(super) async fn run_command<A: Into<OsString>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -84,7 +83,6 @@ impl OperatorSetup {
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
-    /// Runs a command, checks that it succeeds, and returns its output.
     pub(super) async fn stdout_of<A: Into<OsString>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -94,7 +92,6 @@ impl OperatorSetup {
         finished.stdout
     }
 
-    /// Runs a command, checks that it succeeds, and parses its output as JSON.
     pub(super) async fn json_of(&self, arguments: &[&str]) -> Value {
         let text = self.stdout_of([arguments, &["--output", "json"]].concat()).await;
         serde_json::from_str(&text).unwrap()

@@ -105,7 +105,6 @@ async fn requests_are_recorded_and_replayed() {
     }
 }
 
-/// Each recorded request becomes a test case that expects the recorded answer.
 #[tokio::test]
 async fn requests_can_be_recorded_as_test_cases() {
     let setup = OperatorSetup::with(&chain("one.wasm", "")).await;

@@ -19,12 +19,10 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// How the collector answers requests with spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Accepts,
     Refuses,
-    /// The collector accepts the connection but never answers.
     Hangs,
 }
 

@@ -355,7 +355,6 @@ async fn answers_of_webhooks_are_validated() {
     );
 }
 
-/// Tests the requests that Admittance sends to webhooks. Returns the names of the tested cases of the conformance list.
 async fn requests() -> [&'static str; 4] {
     let directory = tempfile::tempdir().unwrap();
     let directory = &directory;

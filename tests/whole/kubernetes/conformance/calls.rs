@@ -81,8 +81,7 @@ async fn ten_webhook_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // Later calls should reuse these connections. But a connection returns to the pool a moment after its reply, so a
-    // call that begins earlier opens another. Therefore only one of five repetitions has to open none.
+    // A connection returns to the pool a moment after its reply, so only one of five repetitions has to open none.
     let mut known = opened;
     let mut opens_none = false;
     for _ in 0..5 {
@@ -210,8 +209,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     .await;
     let webhook = |path: &str, seconds: u32, policy: &str| {
         let name = path.rsplit('/').next().unwrap();
-        // The two webhooks below `/serial` match only requests for the API group `serial.example`. All other webhooks
-        // match only requests for the core group.
+        // The webhooks below `/serial` match another API group than all other webhooks.
         let group = if path.starts_with("/serial") {
             "serial.example"
         } else {
@@ -288,8 +286,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // The last two webhooks are called concurrently with the time that remains. Their timeouts may differ by a second,
-    // because each is rounded to whole seconds at a slightly different moment.
+    // Each timeout is rounded to whole seconds at a slightly different moment.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"

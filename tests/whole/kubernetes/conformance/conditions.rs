@@ -165,8 +165,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Checks for each case that the program accepts or rejects its match conditions as expected, and returns the names of
-/// the cases. Each case has a file of its own, and the program reads all files together.
+/// Checks for each case that the program accepts or rejects its match conditions, and returns the names of the cases.
 async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();

@@ -112,7 +112,6 @@ async fn webhooks_are_selected_by_rules_without_converting_objects() {
     ran("C11", names.chain(conditions));
 }
 
-/// Tests match conditions, which are evaluated after a rule has matched. Returns the names of the tested cases.
 async fn conditions() -> [&'static str; 3] {
     const ROWS: [(&str, &str, usize, u64); 3] = [
         ("C11.13", "object.metadata.name == 'web'", 1, 0),

@@ -57,7 +57,6 @@ fn rows() -> Vec<ReinvocationRow> {
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();
-    // The last segment of a webhook's path, such as `a-1`, names the label that the webhook sets and its value.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let label = call.path.rsplit('/').next().unwrap();
         let (name, value) = label.split_once('-').unwrap();

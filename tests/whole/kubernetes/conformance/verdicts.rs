@@ -73,7 +73,6 @@ struct VerdictRow {
     called: [&'static [&'static str]; 2],
 }
 
-/// Returns a case in which mutating and validating configurations have the same result and the same calls.
 fn row(
     name: &'static str,
     webhooks: Vec<RowHook>,
@@ -107,7 +106,6 @@ fn by_runlevel(operator: &str, value: &str) -> Value {
     json!({"matchExpressions": [{"key": "runlevel", "operator": operator, "values": [value]}]})
 }
 
-/// Returns the `clientConfig` of a webhook, with a CA bundle that is not a certificate.
 fn broken_client() -> Value {
     json!({"service": {"namespace": "hooks", "name": "hook", "path": "/allow"}, "caBundle": "ISEhCg=="})
 }
@@ -527,7 +525,6 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
     ran(group, rows.iter().map(|row| row.name));
 }
 
-/// Checks that `admittance check` rejects the case's webhook configuration with this message.
 async fn check_rejected(directory: &TempDir, case: &VerdictCase, words: &str) {
     let file = write(directory, &format!("{}.yaml", case.place), &case.document);
     let check = Admittance::run(["check".into(), file.into_os_string()])

@@ -24,12 +24,8 @@ use crate::{
 const PROBE: Duration = Duration::from_millis(50);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Distributes requests of clients over the ready replicas.
-///
-/// Like other load balancers, it sends nothing to a replica that is not ready or accepts no connections, until the
-/// replica is ready again. If a connection breaks before the head of the reply, the balancer repeats the request at
-/// another replica, which is allowed for reviews. If it breaks later, the request is lost, because the client may have
-/// seen a part of the reply.
+/// Distributes requests of clients over the ready replicas. If a connection breaks before the head of the reply, the
+/// balancer repeats the request at another replica.
 pub(super) struct Balancer {
     shared: Arc<SharedBalancer>,
     clients: Vec<JoinHandle<Vec<TimedAnswer>>>,
@@ -79,7 +75,6 @@ impl Balancer {
         balancer
     }
 
-    /// Adds a replica to the balancer. A replica that has exited can stay: it never becomes ready again.
     pub(super) fn add(&mut self, server: &Server) {
         let authorities = std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
         let trust = ClientTrust {
@@ -106,7 +101,6 @@ impl Balancer {
         backend.answered.load(Ordering::SeqCst)
     }
 
-    /// Stops the clients when they have all their answers, and returns the answers.
     pub(super) async fn stop(self) -> ReplicaAnswers {
         self.shared.is_over.store(true, Ordering::SeqCst);
         let mut all = Vec::new();

@@ -30,8 +30,7 @@ const SLOWLY: Duration = Duration::from_secs(1);
 struct Fleet {
     setting: Setting,
     modules: ModuleServer,
-    /// Two directories for compiled plugins: one is shared by the fast replicas, as if they ran on one node, and one
-    /// belongs to the slow replica.
+    /// The directories for compiled plugins: the fast replicas share one, and the slow replica has its own.
     stores: [TempDir; 2],
     /// The running replicas. The last one is slow, because it has to download modules.
     servers: Vec<Server>,
@@ -95,7 +94,6 @@ impl Fleet {
         }
     }
 
-    /// Returns the index of a replica that shares its store: the leader if `is_leader`, and otherwise another one.
     async fn place(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
@@ -146,8 +144,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Changes the module, and checks that all replicas wait for the slow one. The slow replica has to download the new
-    /// module, which the others have in their store.
+    /// Changes the module, and checks that all replicas wait for the slow one.
     async fn wait_for_slow_replica(&mut self) {
         let module = Versions::find().unwrap().module(1);
         let digest = Digest::of(&module).to_string();
@@ -240,7 +237,6 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // All replicas serve the table that the leader has published: each has one hash for both, and so do its metrics.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();
