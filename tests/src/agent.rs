@@ -114,7 +114,6 @@ impl TunnelFlood {
                 DATA => {
                     let _deadline = take(&mut bytes);
                     if let Some(write) = connections.get_mut(&connection) {
-                        // The write fails if the reply has ended, which is no error.
                         let _ = write.write_all(&bytes).await;
                     }
                 }
@@ -124,8 +123,7 @@ impl TunnelFlood {
         }
     }
 
-    /// Opens a watch at this path of the cluster, as a client that reads nothing of the reply. The connection has a
-    /// source address that no other client uses, and a small receive buffer.
+    /// Opens a watch at this path, from an address that no other client uses. Nothing of the reply is read.
     pub async fn watch(&self, path: &str, token: &str) -> Result<TcpStream, Error> {
         let head = format!("GET {path}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n");
         let opening = async {
@@ -140,7 +138,6 @@ impl TunnelFlood {
         opening.await.map_err(Error::io("opening a watch"))
     }
 
-    /// Serves a connection that the gateway opens in the tunnel. The returned writer takes the gateway's bytes.
     fn serve(
         &self,
         connection: i64,
@@ -191,7 +188,6 @@ impl EndlessReply {
     }
 }
 
-/// Returns the TLS settings of a fake API server, and its certificate.
 fn server() -> Result<(TlsAcceptor, String), Error> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
     let certified =

@@ -11,8 +11,7 @@ pub struct TimedAnswer {
 }
 
 impl TimedAnswer {
-    /// Returns an answer that arrives now. Its version is `N` if the message contains `version N` or `version-N`.
-    /// Returns `None` if the message contains no version.
+    /// Returns an answer that arrives now; `None` if the message contains neither `version N` nor `version-N`.
     pub fn now(message: &str) -> Option<Self> {
         let (_, number) = message.split_once("version")?;
         let number = number.strip_prefix([' ', '-'])?;
@@ -24,8 +23,8 @@ impl TimedAnswer {
     }
 }
 
-/// Returns the longest time for which an older table continued to answer after the first answer of a newer table, and
-/// the version of the older table. `answers` must be in order of arrival.
+/// Returns the longest time for which an older table answered after the first answer of a newer one, and the version of
+/// the older table. `answers` must be in order of arrival.
 pub fn longest_overlap(answers: &[TimedAnswer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);

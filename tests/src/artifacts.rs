@@ -24,8 +24,6 @@ impl Artifacts {
         let target = program
             .ancestors()
             .find(|folder| folder.join("CACHEDIR.TAG").exists());
-        // The running program is `target/{profile}/program`, or if it is a test,
-        // `target/{profile}/deps/test-0123456789abcdef`.
         let profile = program.ancestors().find(|folder| folder.parent() == target);
         match (target, profile) {
             (Some(target), Some(profile)) => Ok(Self {

@@ -18,9 +18,8 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The size of the send buffer of attacking clients, in bytes. In tests, client and program share a machine, so the
-/// kernel copies a whole buffer in one uninterruptible system call. A larger buffer would delay the program more than
-/// remote clients.
+/// The size of the send buffer of attacking clients, in bytes. The kernel copies a whole buffer in one system call, so
+/// a larger one would delay a program on the same machine.
 pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
 
 /// The certificate authorities that a TLS client trusts, and the client's own certificate.

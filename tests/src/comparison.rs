@@ -1,7 +1,5 @@
-/// The result of measuring two builds of the program in alternating rounds.
-///
-/// Each round of one build is compared with the next round of the other. So a machine that slows down during the run
-/// affects both builds equally.
+/// The result of measuring two builds of the program in alternating rounds, so that a machine that slows down affects
+/// both builds equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BuildComparison {
     /// The median of the ratios of this build's rounds to the other build's rounds. Above 1 if this build is better.
@@ -21,8 +19,7 @@ pub enum RoundVerdict {
 }
 
 impl BuildComparison {
-    /// A ratio that differs from 1 by less than this does not count, because the layout of code changes the speed this
-    /// much.
+    /// A smaller difference from 1 does not count, because the layout of code changes the speed this much.
     const LEAST: f64 = 0.01;
 
     /// Compares the measured rounds of this build with the rounds of the other build. Higher values are better. Returns
@@ -60,7 +57,6 @@ impl BuildComparison {
 mod tests {
     use super::{BuildComparison, RoundVerdict};
 
-    /// Returns twelve rounds of the other build, measured on a machine that slows down meanwhile.
     fn other() -> Vec<f64> {
         (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
     }

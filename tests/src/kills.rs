@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::{Admittance, Client, Error, FakeUpstream, ModuleServer, Serve, Versions, files::write};
 
-/// Kills the program repeatedly. Each set of definitions that is applied has a generation number. Its stages write the
-/// number into every object, so a response shows to which set each chain belongs.
+/// Kills the program repeatedly while it applies definitions. Each set of definitions has a generation number, which
+/// its stages write into every object.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
     pub rounds: u32,
@@ -47,8 +47,6 @@ enum KillMoment {
     Start,
 }
 
-/// The names of the chains in each set. Each chain has its own file and two stages: one whose module is fetched, and
-/// one whose module is a file.
 const CHAINS: [&str; 3] = ["first", "second", "third"];
 
 const CONFIG: &str = "
@@ -62,14 +60,12 @@ modules: { ca: ca.pem }
 const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
-    /// Runs all kills, and calls `progress` after each with its number and a message. Wrong content after a restart is
-    /// not an error, but a problem in the result.
+    /// Runs all kills, and calls `progress` after each with its number and a message.
     pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<KillResult, Error> {
         let scene = KillScene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
         let mut killed = KillResult::default();
-        // The time that the program takes to apply a new set. Each kill comes after a random part of this time.
         let mut apply_time = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -88,7 +84,6 @@ impl Kills {
             };
             let wanted = match moment {
                 KillMoment::New => newest + 1,
-                // The number of a random earlier generation that is not live. Its modules are in the store.
                 KillMoment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -178,7 +173,6 @@ impl KillScene {
         self.serve()?.start().await
     }
 
-    /// Applies a set of definitions and waits for the response. The inner error says why the program refuses the set.
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
         let request = self.application(program, generation)?;
         let reply = Client::new()?.send(request).await?;
@@ -194,8 +188,7 @@ impl KillScene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The file and the fetched module have different versions, so that a response shows which one each stage
-            // runs.
+            // The different versions show which module each stage runs.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -207,8 +200,7 @@ impl KillScene {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Applies a set of definitions, or starts the program, and kills it after a delay. Returns whether it had reported
-    /// success.
+    /// Applies the definitions or starts the program, and kills it. Returns whether it had reported success.
     async fn interrupt(
         &self,
         program: &mut Admittance,
@@ -225,7 +217,6 @@ impl KillScene {
         }
         let (request, client) = (self.application(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
-        // No event is awaited before the kill, because it must hit an arbitrary point of the work.
         tokio::time::sleep(delay).await;
         program.kill().await?;
         match applying.await {
@@ -238,7 +229,6 @@ impl KillScene {
         }
     }
 
-    /// Returns the generation that all chains have. The inner error says what is wrong with the chains.
     async fn generation(&self, program: &Admittance) -> Result<Result<u32, String>, Error> {
         let object = json!({
             "apiVersion": "v4",
@@ -272,8 +262,7 @@ spec:
     )
 }
 
-/// Returns the generation that every stage of every chain has written into this response. The error says which stage is
-/// missing, or has run the wrong module.
+/// Returns the generation in this response, or an error if a stage is missing or has run the wrong module.
 fn generation(answer: &Value) -> Result<u32, String> {
     let annotations: BTreeMap<String, String> = answer
         .pointer("/data/metadata/annotations")

@@ -12,9 +12,8 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another, each on its own connection, and check every response. All stages must
-/// report one version in it. This version must not be older than the previous version on the connection, nor older than
-/// the [oldest allowed version](CreationLoad::retire_versions_before) at the time of the request.
+/// Clients that create objects one after another, each on its own connection. All stages must report one version in a
+/// response, which must not be older than the previous version on the connection.
 #[derive(Debug)]
 pub struct CreationLoad {
     shared: Arc<SharedLoad>,
@@ -25,7 +24,6 @@ pub struct CreationLoad {
 #[derive(Debug)]
 struct SharedLoad {
     url: String,
-    /// The number of stages that write their version into each object.
     stages: usize,
     /// The oldest version that may handle requests that are sent now.
     oldest: AtomicU32,
@@ -42,7 +40,7 @@ pub struct LoadCounts {
     newest: Vec<u32>,
 }
 
-/// The minimum time between two requests of a connection. It leaves processor time to the program under test.
+/// The minimum time between two requests of a connection.
 const PACE: Duration = Duration::from_millis(2);
 
 const MAX_PROBLEMS: usize = 10;
@@ -165,7 +163,6 @@ async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts
     }
 }
 
-/// Returns the version that all stages have written into a response, or an error if they differ or are too few.
 fn version(answer: &Value, stages: usize) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let mut versions = annotations

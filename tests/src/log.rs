@@ -8,7 +8,6 @@ use crate::Error;
 /// The timeout for waiting for an event. No event takes this long, even on a busy machine.
 pub const NEVER: Duration = Duration::from_secs(120);
 
-/// The lines that the program under test has written to standard error.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramLog {
     pub(crate) lines: Vec<ProgramLogLine>,

@@ -48,7 +48,6 @@ struct SharedFileServer {
     modules: Mutex<HashMap<String, Bytes>>,
     /// The pause before each chunk of a download, in microseconds.
     pause: AtomicU64,
-    /// The number of downloads that clients have started.
     begun: watch::Sender<u64>,
 }
 
@@ -158,13 +157,11 @@ impl ServerIdentity {
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
-    // When this task ends, the set is dropped, which closes all connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
         connections.spawn(async move {
-            // The handshake fails if the client does not trust the authority, or if the client was killed meanwhile.
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

@@ -31,8 +31,7 @@ pub fn slow() -> Result<Vec<u8>, Error> {
 
 /// Returns a component that passes the structural checks, but compiles so slowly that a limit stops the compiler.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // Each function has almost the allowed number of control-flow merges, and all functions together have almost the
-    // number that is allowed in a module.
+    // The limits of control-flow merges in a function and in a module are almost reached.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
@@ -55,8 +54,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let metadata =
         r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
-    // The memory of the policy: the operation is at 0, the strings of the host call are at 64, and its responses are at
-    // 1024.
+    // The operation is at 0, the strings of the host call are at 64, and its responses are at 1024.
     compiled(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))
@@ -86,7 +84,6 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// Returns the payload of the host call in which the policy asks whether a certificate is trusted.
 fn question() -> Result<Value, rcgen::Error> {
     let params = |name: &str, is_authority: bool| {
         let mut params = CertificateParams::default();
@@ -120,7 +117,6 @@ fn with_extra_core_module(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;
     let module = compiled(module)?;
-    // A section consists of its kind, the length of its content in LEB128, and its content.
     bytes.push(1);
     let mut length = module.len();
     while length >= 0x80 {

@@ -27,7 +27,6 @@ pub struct Admittance {
     log: watch::Receiver<ProgramLog>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// The temporary directory with the program's revisions, which is removed when this value is dropped.
     _history: Option<TempDir>,
 }
 
@@ -63,7 +62,6 @@ impl Admittance {
                 command.env_remove(name);
             }
         }
-        // The program loads stock plugins from the directory of this build.
         let rego = Artifacts::find().and_then(|artifacts| artifacts.component("rego"));
         if let Some(directory) = rego.as_deref().ok().and_then(Path::parent) {
             command.env("ADMITTANCE_PLUGINS", directory);
@@ -139,7 +137,7 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // Without a port, returns a URL that cannot be reached. The error message then contains `not-listening`.
+            // This URL cannot be reached. The error message then contains `not-listening`.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }

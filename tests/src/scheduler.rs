@@ -40,10 +40,9 @@ mod types;
 pub use cluster_state::{MesosCluster, ObjectKey, SchedulerKind, SchedulerVerb, StateWrite};
 use routes::RouteMatch;
 
-/// A fake BCS Mesos scheduler for tests of drivers. It has the routes in `sched/api/routes.go` of the original, and
-/// behaves like their handlers. It records each request, and which parts of the request the original could not decode.
-/// While it is not the master, it replies with 200 and an empty body, like the original. When it is dropped, all
-/// connections are closed.
+/// A fake BCS Mesos scheduler with the routes in `sched/api/routes.go` of the original. It records each request, and
+/// which parts of it the original could not decode. While it is not the master, it replies with 200 and an empty body,
+/// like the original.
 #[derive(Debug)]
 pub struct Scheduler {
     address: SocketAddr,
@@ -230,7 +229,6 @@ impl SchedulerTls<'_> {
 }
 
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    // When this task ends, the set is dropped, which closes all connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -239,7 +237,6 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
             match tls {
                 None => converse(stream, router).await,
                 Some(tls) => {
-                    // The handshake fails if the client has no certificate.
                     if let Ok(stream) = tls.accept(stream).await {
                         converse(stream, router).await;
                     }
@@ -251,7 +248,6 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let service = TowerToHyperService::new(router);
-    // Errors are ignored, because a client may close its connection at any time.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;

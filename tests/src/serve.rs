@@ -82,8 +82,7 @@ impl Serve {
         self
     }
 
-    /// Starts the program through a wrapper. The program's whole command line is appended to the wrapper's `arguments`.
-    /// The wrapper must `exec` the program, so that both have one process ID.
+    /// Starts the program through a wrapper, which must `exec` the command line that follows its `arguments`.
     pub fn through_wrapper<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.wrapper = arguments.into_iter().map(Into::into).collect();
         self
@@ -108,7 +107,6 @@ impl Serve {
         finish(command).await
     }
 
-    /// Returns the command line, and the temporary directory for the program's revisions if there is one.
     fn command(self) -> Result<(Command, Option<TempDir>), Error> {
         let Self {
             mut command,

@@ -17,8 +17,7 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::Error;
 
-/// A fake control plane that records the requests that it gets. By default, it replies like a BCS scheduler, with the
-/// object of the request in `data`; see [`UpstreamReplyForm`]. It stops when this value is dropped.
+/// A fake control plane that records the requests that it gets. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct FakeUpstream {
     address: SocketAddr,
@@ -35,12 +34,9 @@ pub enum UpstreamReplyForm {
     Plain,
 }
 
-/// What the fake control plane does with the bodies of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
-    /// The body is recorded, and returned in `data`.
     Recorded,
-    /// The body is returned in `data`, but not recorded.
     Returned,
     Discarded,
 }
@@ -65,7 +61,6 @@ impl UpstreamRequest {
 pub struct ReplyGate(watch::Sender<bool>);
 
 impl ReplyGate {
-    /// Returns a gate that sets the value in `open` to true when the gate is dropped.
     pub(crate) fn new(open: &watch::Sender<bool>) -> Self {
         Self(open.clone())
     }
@@ -135,7 +130,6 @@ impl FakeUpstream {
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
-            // The server runs until its task is aborted.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {
@@ -246,7 +240,6 @@ fn written(received: &[UpstreamRequest], path: &str) -> Response {
     )
 }
 
-/// Reads a body chunk by chunk and drops the chunks, so that large bodies do not delay other requests.
 async fn discard(mut body: Body) -> Response {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {

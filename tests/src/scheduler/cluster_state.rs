@@ -83,7 +83,6 @@ impl SchedulerKind {
         }
     }
 
-    /// Returns the namespace and the name of an object of this kind, from the body of a request.
     fn id(self, body: &Value) -> (String, String) {
         let (namespace, name) = match self {
             Self::Application => ("/RunAs", "/ID"),
@@ -225,7 +224,6 @@ impl ClusterState {
                 let message = "cannot update different kind application";
                 return Err(SchedulerError(COMMON, message.to_owned()));
             }
-            // An update of an application keeps the number of its instances.
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
                 version.insert("Instances".to_owned(), instances.clone());
             }

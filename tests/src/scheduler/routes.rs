@@ -9,18 +9,15 @@ use super::{
     types,
 };
 
-/// A route of the fake scheduler: its query parameters, the type of its request body, and its effect.
 #[derive(Debug)]
 pub(super) struct SchedulerRoute {
     method: &'static str,
     path: &'static str,
     query: &'static [&'static str],
-    /// The type of the request body; `None` if the route reads no body.
     body: Option<BodyShape>,
     pub(super) effect: RouteEffect,
 }
 
-/// The route that handles a request, with the values of the parameters in its path.
 pub(super) enum RouteMatch {
     Route(&'static SchedulerRoute, Vec<(&'static str, String)>),
     Nothing,
@@ -145,7 +142,6 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
 }
 
 impl SchedulerRoute {
-    /// Returns the problems with the query and the body of a request for this route.
     pub(super) fn problems(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');
         let names = query.filter(|pair| !pair.is_empty()).map(|pair| {

@@ -72,8 +72,7 @@ impl BodyShape {
     }
 }
 
-/// Returns the problems with the headers of a request from a driver. The original driver sends only `Accept`,
-/// `Content-Type` and the headers that HTTP requires. It forwards no header of its client.
+/// Returns the problems with the headers of a driver's request. The original driver forwards no header of its client.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
     for name in headers.keys() {
@@ -152,7 +151,6 @@ mod tests {
             SHAPE.check("b", &value, &mut problems);
             assert_eq!(problems.join("; "), expected, "{value}");
         }
-        // This body has the format for clients, which lacks fields of the format for schedulers.
         let mut problems = Vec::new();
         VERSION.check(
             "b",

@@ -19,15 +19,13 @@ use crate::{
 /// The code name of the only Debian release that is supported.
 const DISTRIBUTION: &str = "bookworm";
 
-/// The program apt-get with package lists of its own.
 pub(crate) struct Apt {
     directory: PathBuf,
     log: PathBuf,
 }
 
 impl Apt {
-    /// Fetches package lists into `directory`. Downloaded packages are kept there, too. `purpose` is the beginning of
-    /// error messages, such as `the browser comes`, which continue with `from the packages`.
+    /// Fetches package lists into `directory`. `purpose` begins error messages, such as `the browser comes`.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),
@@ -66,8 +64,6 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// Returns an apt-get command that uses the package lists in `directory`. It changes the machine only to install
-    /// packages.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {
@@ -86,8 +82,7 @@ impl Apt {
         command
     }
 
-    /// Installs the packages of programs that are missing, if this user is root. Each element of `programs` is a
-    /// program and its package. `purpose` names the task that needs them.
+    /// Installs the packages of missing programs, if this user is root. Each pair is a program and its package.
     pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()
@@ -137,7 +132,6 @@ impl Apt {
         self.downloaded(&format!("{package}_"), ".orig.tar.gz")
     }
 
-    /// Returns the newest file in the directory whose name has this beginning and this end.
     fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
         let mut found: Vec<_> = fs::read_dir(&packages)
@@ -172,7 +166,7 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Returns the entries for the distribution in the machine's apt sources. Source packages are enabled in them.
+/// Returns the entries for the distribution in the machine's apt sources, with source packages enabled.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
     let [list, parts] = configured_places(purpose)?;
@@ -197,7 +191,6 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-/// Returns the file and the directory in which the configuration of apt expects the lists of sources.
 fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(

@@ -28,7 +28,6 @@ pub(crate) struct Bench {
     rest: Vec<OsString>,
 }
 
-/// Compiles the program and runs the benchmarks. The plugins must have been compiled before.
 pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
     let profile = &arguments.profile;
     say("Compiling the driver and the benchmarks (some minutes the first time)");

@@ -7,14 +7,12 @@ use crate::{
     tool::Tool,
 };
 
-/// mdBook, compiled with only its search feature.
 const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
     features: Some("--features=search"),
 };
 
-/// Writes the pages in `docs` to `target/book` as HTML.
 pub(crate) fn write() -> Result<(), Error> {
     let program = MDBOOK.install()?;
     let book = target_directory().join("book");

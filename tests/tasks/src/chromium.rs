@@ -22,8 +22,6 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     Ok(PathBuf::from("chromedriver"))
 }
 
-/// Installs the packages of programs that are missing, if this user is root. `programs` are pairs of a program and its
-/// package.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
     if programs.iter().all(|(program, _)| is_on_path(program)) {
         return Ok(());

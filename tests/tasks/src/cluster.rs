@@ -19,7 +19,6 @@ use crate::{
     folders::{at, copy_into, create_directory, lock, remove_directory},
 };
 
-/// The packages to unpack: for programs, and for the Go compiler.
 const PACKAGES: [&str; 5] = [
     "etcd-server",
     "kubernetes-client",
@@ -34,7 +33,6 @@ const REFLECT2: &str = "golang-github-modern-go-reflect2-dev";
 /// The source package of Kubernetes. Its version, 1.20, is the newest in the distribution.
 const SOURCE: &str = "kubernetes";
 
-/// The paths of etcd and kubectl in their packages.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
 const API_SERVER: &str = "kube-apiserver";
 
@@ -44,7 +42,6 @@ const VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 /// The number of the recipe for the build. Increment it when the steps below change.
 const RECIPE: u32 = 1;
 
-/// The directories in `target/kubernetes` that the build uses.
 struct Layout {
     top: PathBuf,
 }
@@ -77,7 +74,7 @@ impl Layout {
         self.top.join("home")
     }
 
-    /// Removes what only the build needs, about three gigabytes. Continues a removal that was interrupted.
+    /// Removes what only the build needs, about three gigabytes.
     fn tidy(&self) -> Result<(), Error> {
         [self.source(), self.home(), self.unpacked(), self.apt()]
             .iter()
@@ -89,7 +86,6 @@ impl Layout {
     }
 }
 
-/// Runs the conformance tests of definition stores against custom resources in an API server.
 pub(crate) fn try_stores() -> Result<(), Error> {
     say("Testing the store of custom resources with a real API server");
     // The whole workspace is selected, so that Cargo builds dependencies with the same features as in other builds.
@@ -98,7 +94,6 @@ pub(crate) fn try_stores() -> Result<(), Error> {
         .env(VARIABLE, Layout::new().programs()))
 }
 
-/// Builds etcd, kubectl and kube-apiserver unless they exist.
 pub(crate) fn install() -> Result<(), Error> {
     let layout = Layout::new();
     create_directory(&layout.top)?;
@@ -144,13 +139,10 @@ pub(crate) fn install() -> Result<(), Error> {
     layout.tidy()
 }
 
-/// Enables the loopback interface of a new network namespace. It gets addresses that API servers may publish as
-/// endpoints.
 const OWN_NETWORK: &str =
     "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
 
-/// Returns a command that runs a program in a network namespace that has only a loopback interface. If this user may
-/// not create a namespace, the command runs the program without one.
+/// Returns a command that runs a program in a network namespace of its own, if this user may create one.
 pub(crate) fn in_own_network(program: &Path) -> Command {
     let enter = |then: &str| {
         let mut command = Command::new("unshare");

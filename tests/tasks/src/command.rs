@@ -13,12 +13,10 @@ pub(crate) enum Error {
         program: OsString,
         source: io::Error,
     },
-    /// A program failed, and has printed the reason.
     Status {
         program: OsString,
         status: ExitStatus,
     },
-    /// A program failed, and its output is in a file.
     Logged {
         program: OsString,
         status: ExitStatus,
@@ -89,11 +87,10 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// Returns a command for Cargo that runs in the root of the repository. It is the Cargo that started this program, so
-/// it belongs to the chosen toolchain.
+/// Returns a command for the Cargo that started this program, in the root of the repository.
 pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo sets variables for this program. They are removed, because build scripts would run again if they saw them.
+    // Build scripts would run again if they saw the variables that Cargo sets for this program.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -104,12 +101,10 @@ pub(crate) fn cargo_command() -> Command {
     command
 }
 
-/// Replaces this process with a program of this workspace.
 pub(crate) fn become_built(profile: &str, name: &str, arguments: &[OsString]) -> Result<(), Error> {
     become_program(Command::new(built(profile, name)?).args(arguments))
 }
 
-/// Runs Cargo in the root of the repository, with its output on the terminal.
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
     run(cargo_command().args(arguments))
 }

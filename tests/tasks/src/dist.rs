@@ -22,7 +22,6 @@ use crate::{
     plugins, supply,
 };
 
-/// The arguments of `cargo task dist`.
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
     /// Package this program instead of compiling a release, to try the packages.
@@ -36,7 +35,6 @@ pub(crate) struct Dist {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The files that every package contains: the program, the files that it generates, and others.
 struct PackageContents {
     machine: TargetMachine,
     program: PathBuf,
@@ -79,7 +77,6 @@ impl Dist {
 }
 
 impl PackageContents {
-    /// Runs the program to generate its man pages and completions, and returns the content of the packages.
     fn printed_by(program: PathBuf, machine: TargetMachine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
         run(machine.command(&program).arg("man").arg(&man_pages))?;
@@ -229,7 +226,6 @@ mod tests {
         remove_directory(&top).expect("it can be removed");
         let archives = ["a", "b"].map(|name| {
             let tree = top.join(name);
-            // The files of the two directories are written in different orders, and have different modes.
             let files = if name == "a" { ["x", "y/z"] } else { ["y/z", "x"] };
             for file in files {
                 write(&tree.join(file), file).expect("it can be written");
@@ -244,7 +240,6 @@ mod tests {
         assert!(archives[0] == archives[1], "the archives differ");
     }
 
-    /// Packages a small program for a test. Returns the paths of the Debian package, the image and the archive.
     fn packages(program: PathBuf, machine: &str, staging: &Path) -> [PathBuf; 3] {
         let page = staging.join("man/admittance.1");
         write(&page, "a page").expect("it can be written");

@@ -7,8 +7,7 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Locks a file, so that other processes wait until the returned file is dropped. If another process holds the lock,
-/// waits for it, and prints `purpose`, which says what the process does.
+/// Locks a file until the result is dropped. If another process holds the lock, prints `purpose` and waits.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {

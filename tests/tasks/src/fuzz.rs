@@ -25,11 +25,9 @@ use crate::{
 /// The timeout for each input of a fuzz target, in seconds. It is long enough for a busy machine.
 const TIMEOUT: u32 = 30;
 
-/// The maximum length of the inputs that are generated, in bytes. It suffices for every kind of document, and such
-/// inputs can be mutated fast.
+/// The maximum length of the inputs that are generated, in bytes. Longer inputs would be mutated more slowly.
 const LONGEST: u32 = 8192;
 
-/// The number of output lines that are shown for a fuzz target that failed.
 const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]
@@ -140,7 +138,6 @@ fn command(program: &Path, target: &str) -> Command {
     command
 }
 
-/// Runs one fuzz target for `seconds`. Inputs that it finds are kept for later runs.
 fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
     let (found, artifacts) = (
@@ -192,7 +189,6 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// Summarizes the run of a fuzz target: the number of inputs, of inputs that increased coverage, and the memory.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
@@ -206,8 +202,7 @@ fn summary(said: &str) -> String {
     )
 }
 
-/// Returns the words in the corpus of a fuzz target as a dictionary for libFuzzer. It is needed because without a
-/// sanitizer, libFuzzer does not see the strings with which an input is compared.
+/// Returns the words in the corpus as a dictionary. Without a sanitizer, libFuzzer does not see compared strings.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
     for entry in fs::read_dir(seeds).map_err(at(seeds))? {

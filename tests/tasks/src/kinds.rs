@@ -106,7 +106,6 @@ impl Yaml {
         }
     }
 
-    /// Parses a list item that is an object. Its first member is on the line of the dash.
     fn item(lines: &mut &[&str], indent: usize) -> Self {
         let Some((first, rest)) = lines.split_first() else {
             return Self::List(Vec::new());
@@ -144,7 +143,6 @@ impl Yaml {
     }
 }
 
-/// The names that types of client-go's schema have in Go.
 struct GoNames {
     /// For each Go package, such as `rbac/v1`, its API group.
     groups: HashMap<String, String>,
@@ -282,8 +280,7 @@ fn short(name: &str) -> &str {
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
 }
 
-/// Collects the fields of the apply configurations in a Go file. The keys in `found` consist of the package, the type
-/// and the JSON name of a field.
+/// Collects the fields of the apply configurations in a Go file. The keys of `found` are `package.type.field`.
 fn go_fields(package: &str, text: &str, found: &mut HashMap<String, String>) {
     let mut of = "";
     for line in text.lines() {

@@ -29,7 +29,6 @@ pub(crate) struct ProxyLoad {
     rest: Vec<OsString>,
 }
 
-/// Runs the tests `times` times, while other processes keep the processor busy. Continues after a failed run.
 pub(crate) fn run(arguments: &ProxyLoad, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
     let _busy = (0..arguments.processes)
         .map(|_| Busy::start())
@@ -50,8 +49,7 @@ pub(crate) fn run(arguments: &ProxyLoad, servers: &[(&'static str, PathBuf)]) ->
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// A process that keeps one core busy. It ends when this value is dropped, or when this program is killed, because both
-/// close the pipe to its standard input.
+/// A process that keeps one core busy until its standard input is closed, even because this program was killed.
 struct Busy(Child);
 
 impl Busy {
@@ -79,7 +77,6 @@ impl Drop for Busy {
     }
 }
 
-/// Keeps one core busy until standard input is closed.
 pub(crate) fn be_busy() {
     let input = thread::spawn(|| io::stdin().lock().read_to_end(&mut Vec::new()));
     let mut number: u64 = 1;

@@ -227,8 +227,7 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// The path of a program that tests run, and the environment variable with which they get it. If it is `None`, the
-/// tests that need the program report this, and the other tests run nevertheless.
+/// The environment variable and the path of a program that tests run; `None` if the program is unavailable.
 type Prerequisite = Option<(&'static str, PathBuf)>;
 
 fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
@@ -248,7 +247,6 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     servers.into_iter().flatten()
 }
 
-/// Returns the servers, the browser and the toolchains that tests run, as environment variables with their paths.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let others = [
         found(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
@@ -269,8 +267,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
 
 /// Compiles the driver, the demo, and the tests with an API server.
 ///
-/// The whole workspace and one of its tests are selected, so that dependencies get the same features as with `cargo
-/// test --workspace`. With other features, many of them, such as the WebAssembly compiler, would be compiled twice.
+/// The whole workspace and a test are selected for the features of dependencies in `cargo test --workspace`.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -279,10 +276,7 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compiles the driver and the demo, but no dependencies that only tests need.
-///
-/// The test `help` is selected because a test is needed for the same features of dependencies as in `build_programs`,
-/// and it needs no other crates.
+/// Compiles the driver and the demo. With the test `help`, dependencies get the same features as in `build_programs`.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -291,9 +285,7 @@ fn build_demo() -> Result<(), Error> {
     ))
 }
 
-/// Compiles a release build of the driver, and of the programs that change its modules, kill it, attack it, and put it
-/// in front of an API server. The benchmarks are selected only so that dependencies get the features of
-/// `build_programs`.
+/// Compiles release builds. The benchmarks are selected only so that dependencies get the features of `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(
@@ -303,8 +295,7 @@ fn build_optimised() -> Result<(), Error> {
     ))
 }
 
-/// Runs at full length the tests that change chains under load, and the tests that measure. They run one after another,
-/// so that they do not disturb each other. The release build must have been compiled before.
+/// Runs the longest tests one after another, so that they do not disturb each other. Needs the release build.
 fn test_at_length(changes: u32) -> Result<(), Error> {
     const CHANGING: [&str; 2] = [
         "changes_under_load_go_live_everywhere_at_once",

@@ -20,7 +20,6 @@ const FOLDER: &str = "/usr/sbin";
 /// The environment variable that tells tests in which directory the MariaDB server is.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// Returns the directory of the MariaDB server. If the server is missing, installs it if this user is root.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());

@@ -12,7 +12,6 @@ use crate::{
 };
 
 pub(crate) struct PackagedProgram {
-    /// The name of the program in messages, and the name of its directory in `target`.
     pub(crate) what: &'static str,
     program: &'static str,
     package: &'static str,
@@ -36,7 +35,6 @@ pub(crate) const PROMTOOL: PackagedProgram = PackagedProgram {
 };
 
 impl PackagedProgram {
-    /// Returns the path of the program. If this machine does not have it, unpacks its package.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self { what, program, .. } = self;
         if let Some(path) = env::var_os(self.variable) {

@@ -16,7 +16,6 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PluginSelection {
-    /// The plugins that the demo with BCS's API uses.
     Demo,
     Plugins,
     /// All stock plugins, and the guests and policies of the tests.
@@ -26,8 +25,7 @@ pub(crate) enum PluginSelection {
 /// The plugins in the chains of `docs/examples/demo`. The demo needs no other plugins, which take longer to compile.
 const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
 
-/// Compiles the packages in `plugins/`. With [`Selection::All`], also compiles the packages in `tests/guests/` and the
-/// policies in `tests/policies`. Copies the plugins to `target/plugins/`, where the chains of the examples expect them.
+/// Compiles packages, and copies the plugins to `target/plugins/`, where the chains of the examples expect them.
 pub(crate) fn build(selection: PluginSelection) -> Result<(), Error> {
     target::install(TARGET)?;
     let mut plugins = packages(&root().join("plugins"))?;
@@ -53,11 +51,10 @@ pub(crate) fn build(selection: PluginSelection) -> Result<(), Error> {
         build_policies()?;
     }
 
-    // The directory does not depend on `CARGO_TARGET_DIR`, because the chains of the examples refer to it.
     copy_all(&plugins, &root().join("target/plugins"))
 }
 
-/// Compiles the stock plugins. Returns a directory with the plugins in compressed form, which releases contain.
+/// Compiles the stock plugins. Returns a directory with the plugins in compressed form.
 pub(crate) fn compressed() -> Result<PathBuf, Error> {
     build(PluginSelection::Plugins)?;
     let directory = target_directory().join("stock");
@@ -113,7 +110,6 @@ fn build_policies() -> Result<(), Error> {
     cargo(arguments)
 }
 
-/// Runs the test cases in the directory `tests` of each plugin.
 pub(crate) fn test() -> Result<(), Error> {
     let folder = root().join("plugins");
     for plugin in packages(&folder)? {
@@ -139,8 +135,7 @@ pub(crate) fn test() -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns an option for Cargo that removes the paths of this machine from the panic messages in plugins. The option
-/// extends the flags in `.cargo/config.toml`.
+/// Returns an option for Cargo that removes the paths of this machine from the panic messages in plugins.
 fn without_paths_of_this_machine(target: &str) -> String {
     let registry = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -168,7 +163,6 @@ impl PluginPackage {
     }
 }
 
-/// Returns the packages in the subdirectories of `folder`, sorted by name.
 fn packages(folder: &Path) -> Result<Vec<PluginPackage>, Error> {
     let at = |path: PathBuf| move |source| Error::File { path, source };
     let mut packages = Vec::new();

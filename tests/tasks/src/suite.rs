@@ -15,8 +15,7 @@ struct Count {
     failed: u64,
 }
 
-/// Runs the tests of the whole workspace. Continues after failures. `rest` contains arguments of `cargo test`.
-/// `servers` contains environment variables with the paths of programs that tests run.
+/// Runs the tests of the whole workspace, and continues after failures. `servers` are environment variables with paths.
 pub(crate) fn run(
     rest: impl IntoIterator<Item = OsString>,
     servers: impl IntoIterator<Item = (&'static str, PathBuf)>,

@@ -36,7 +36,6 @@ const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 /// The section of a program in which `cargo auditable` writes the list of dependencies.
 const SECTION: &[u8] = b".dep-v0";
 
-/// Checks the dependencies for RustSec advisories. `rest` contains further arguments of `cargo deny check`.
 pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
     if !is_offline && !is_reachable(DATABASE) {
@@ -76,7 +75,6 @@ fn is_reachable(database: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Writes the program's bill of materials in the format CycloneDX 1.5.
 pub(crate) fn sbom() -> Result<PathBuf, Error> {
     let program = CYCLONEDX.install()?;
     let package = root().join("host/cli");
@@ -88,7 +86,6 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // The tool writes a bill of materials for every package of the workspace, next to the manifest of the package.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
@@ -97,8 +94,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Moves the bill of materials in `folder` to `to` if the folder is that of `package`, and removes it otherwise. Adds
-/// the subdirectories to `folders`.
+/// Moves the bill of materials of `package` from `folder` to `to`, or removes that of another package.
 fn take(
     folder: &Path,
     name: &str,
@@ -122,9 +118,8 @@ fn take(
     Ok(())
 }
 
-/// Compiles a release of the program, and returns its path. The program contains the stock plugins, whose compressed
-/// form is in the directory `plugins`. It also contains the list of its dependencies, which `cargo audit bin` and image
-/// scanners read. The bill of materials is written next to the program.
+/// Compiles a release of the program, which contains the stock plugins in the directory `plugins` and the list of its
+/// dependencies. Returns the path of the program.
 pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf, Error> {
     let auditable = AUDITABLE.install()?;
     say("Compiling a release of the program (some minutes the first time)");
@@ -168,8 +163,7 @@ pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf
                 path.display()
             )));
         }
-        // For another architecture, this check is left out: the program would run in the emulator, but the compiler
-        // that it starts would not.
+        // The emulator would run the program, but not the compiler that the program starts.
         if machine.target().is_none() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;

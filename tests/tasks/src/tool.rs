@@ -12,7 +12,6 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Returns the path of the program. If it is missing, compiles it first.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let top = root()
             .join("target/tools")

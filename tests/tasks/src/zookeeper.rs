@@ -13,7 +13,6 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The packages whose jars a ZooKeeper server of the tests needs.
 const PACKAGES: [&str; 4] = [
     "libzookeeper-java",
     "libdropwizard-metrics-java",

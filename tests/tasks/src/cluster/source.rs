@@ -48,7 +48,6 @@ impl BinarySource {
         fs::write(&done, origin).map_err(at(&done))
     }
 
-    /// Compiles the program in `cmd/{name}`, and returns its path.
     pub(super) fn compile(&self, name: &str) -> Result<PathBuf, Error> {
         create_directory(&self.home)?;
         let workspace = self.directory.join(IN_WORKSPACE);
@@ -74,8 +73,7 @@ impl BinarySource {
             .env("GOCACHE", self.home.join("go-cache"))
             .env("GOFLAGS", "")
             .env("CGO_ENABLED", "0")
-            // Without this variable, the makefile would ask Git for the version, and Git would find the repository of
-            // this project around the source.
+            // Without this variable, the makefile would take the version from the repository of this project.
             .env("KUBE_GIT_VERSION", format!("v{}", self.version))
             .env("KUBE_GIT_TREE_STATE", "archive")
             .env("KUBE_GIT_COMMIT", "archive")
@@ -94,8 +92,7 @@ impl BinarySource {
     }
 }
 
-/// Returns the version in the name of a source archive, such as `name_1.20.2.orig.tar.gz`. If a package was reverted to
-/// an older version, its version has the form `1.20.5+really1.20.2`.
+/// Returns the version in the name of a source archive, such as `name_1.20.2.orig.tar.gz`.
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;
@@ -105,7 +102,6 @@ pub(super) fn version(archive: &Path) -> Option<String> {
     Some(version.to_owned())
 }
 
-/// Searches for a file of this name in the directories of platforms, such as `linux/amd64`.
 fn find(platforms: &Path, name: &str) -> Option<PathBuf> {
     let folders = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

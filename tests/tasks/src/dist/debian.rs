@@ -24,7 +24,6 @@ pub(super) fn package(contents: &PackageContents, staging: &Path, to: &Path) -> 
         "admittance_{VERSION}_{}.deb",
         contents.machine.debian_name()
     ));
-    // The option `D` leaves out times and owners.
     run(Command::new("ar")
         .arg("rcD")
         .arg(&package)

@@ -11,8 +11,7 @@ use crate::{
     folders::{at, copy_into, create_directory},
 };
 
-/// The user that runs the program in the image. `admittance kubernetes manifests` uses it, too. It owns no file of the
-/// image.
+/// The user that runs the program in the image. `admittance kubernetes manifests` uses it, too.
 const USER: &str = "65532:65532";
 
 /// The file with the bundle of public certificate authorities, in Debian and its derivatives.
@@ -69,8 +68,6 @@ pub(super) fn layout(contents: &PackageContents, staging: &Path, to: &Path) -> R
     Ok(image)
 }
 
-/// Copies the program, its libraries, the stock plugins and the certificate authorities into the file system of the
-/// image. The image contains no shell.
 fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     let programs = tree.join("usr/local/bin");
     create_directory(&programs)?;
@@ -94,7 +91,6 @@ fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     write(&tree.join("etc/nsswitch.conf"), "hosts: files dns\n")
 }
 
-/// Returns the paths of the dynamic loader and the shared libraries that a program needs.
 fn libraries(contents: &PackageContents) -> Result<Vec<PathBuf>, Error> {
     let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
     let paths = listed.lines().filter_map(|line| {
@@ -108,7 +104,6 @@ fn libraries(contents: &PackageContents) -> Result<Vec<PathBuf>, Error> {
     Ok(paths.collect())
 }
 
-/// The directory with the files of an OCI layout. The name of each file is its digest.
 struct Blobs(PathBuf);
 
 struct LayoutBlob {

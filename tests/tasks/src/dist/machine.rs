@@ -40,13 +40,10 @@ impl TargetMachine {
         (!self.is_this_one()).then(|| format!("{}-unknown-linux-gnu", self.0))
     }
 
-    /// Returns the linker for the architecture: Debian's cross compiler.
     pub(crate) fn linker(&self) -> String {
         format!("{}-linux-gnu-gcc", self.0)
     }
 
-    /// Returns the root directory of the architecture's libraries. For an architecture that is not this machine's, it
-    /// is the directory in which Debian's cross-compilation packages install libraries.
     pub(super) fn libraries(&self) -> String {
         if self.is_this_one() {
             "/".to_owned()
@@ -72,7 +69,6 @@ impl TargetMachine {
             self.emulator()
         };
         if !self.is_this_one() {
-            // The option `-E` sets the variable for the loader of the emulated program.
             command.args(["-E", "LD_TRACE_LOADED_OBJECTS=1"]);
         }
         command.arg(program);
