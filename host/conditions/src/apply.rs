@@ -20,15 +20,11 @@ const LARGEST_EXACT: u64 = (1 << 53) - 1;
 /// The number of bytes of JSON that are written between two checks of the deadline.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
-/// Writes the result of a mutation's expression as JSON.
-///
-/// Values share their parts, so a short expression may have a very long result. Therefore length and deadline are
-/// checked.
+/// Writes the result of a mutation as JSON. Shared parts can make it very long, so length and deadline are checked.
 pub(crate) struct JsonWriter {
     text: String,
     limit: usize,
     deadline: Deadline,
-    /// The length of the written JSON at which the deadline is checked again.
     next_check: usize,
     depth: usize,
     converts: bool,
@@ -133,8 +129,7 @@ impl JsonWriter {
         self.push(":")
     }
 
-    /// Writes the members of an object. If it is an object to apply, `path` is its type name, such as `Object.spec`. An
-    /// object in its field `x` must then have the type name `Object.spec.x`.
+    /// Writes the members of an object. `path` is the type name of an object to apply, such as `Object.spec`.
     fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
@@ -149,7 +144,6 @@ impl JsonWriter {
         self.push("}")
     }
 
-    /// Writes an object to apply, or an object inside it. Its type name must be `path`.
     fn part(&mut self, part: &KeyPart<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(
@@ -160,7 +154,6 @@ impl JsonWriter {
         self.members(&part.fields, Some(path))
     }
 
-    /// Writes a value. If it is an object to apply, its type name must be `path`.
     fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::Null => self.push("null"),

@@ -32,31 +32,26 @@ pub(crate) enum TypeMistake {
     TooDeep { limit: usize },
 }
 
-/// An expression that has been checked, with its type and the variables that it uses.
 #[derive(Debug)]
 pub(crate) struct CheckedExpression {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The maximum nesting during the evaluation, in which the policy's variables are evaluated, too.
+    /// The maximum nesting during the evaluation, including that of the policy's variables.
     pub(crate) height: usize,
-    /// The values that the expression of a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
-    /// The kinds of objects that the expression looks up.
     pub(crate) lookups: Vec<ClusterKind>,
 }
 
 /// The variables and functions that an expression may use. They depend on the place of the expression.
 #[derive(Debug, Default)]
 pub(crate) struct CheckScope {
-    /// The policy's variables that are defined before the expression, which reads them as `variables.x`. `None` for a
-    /// stage's match condition, which has no such variables.
+    /// The policy's variables that the expression may read. `None` for a stage's match condition.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
     /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
     /// Whether the expression may use `params`.
     pub(crate) params: bool,
-    /// The type of `params`, if the schema is known.
     pub(crate) params_type: Option<Type>,
     /// The Kyverno policy to which the expression belongs. Such an expression may call Kyverno's functions.
     pub(crate) kyverno: Option<KyvernoScope>,
@@ -269,14 +264,12 @@ impl<'s> Checker<'s> {
         Ok((Expression::Map(checked.into()), kind))
     }
 
-    /// Returns the common type of the items of a list or map, after another item of the type `kind`. `so_far` is the
-    /// common type of the items before it.
+    /// Returns the common type of the items so far (`so_far`) and another item of the type `kind`.
     fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, TypeMistake> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // As in kube-apiserver, a list must not contain both items of dynamic type and items of a known type, even
-            // if all values turn out to have that type.
+            // As in kube-apiserver, a list must not mix items of dynamic type and items of a known type.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
@@ -366,8 +359,6 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// Checks a Kyverno policy's call that sends a request or looks up objects. If the policy has a namespace, it may
-    /// look up objects only in that namespace.
     fn check_kyverno_call(
         &mut self,
         node: u64,
@@ -438,7 +429,6 @@ fn text(text: &str) -> Expression {
     Expression::Constant(Value::string(text))
 }
 
-/// Returns a suggestion to append to a message, ` (did you mean a or b?)`; empty if no name is similar.
 fn meant<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
     suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }

@@ -41,7 +41,6 @@ fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
     Err(ConditionError::Refused(message.into()))
 }
 
-/// Parses an expression, and passes its tree to `read`.
 pub(crate) fn parsed<T: Send>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake> + Send,
@@ -144,8 +143,7 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-/// Checks that a condition's name is a qualified name: an optional DNS name and `/`, then letters, digits, `-`, `_` and
-/// `.`, with a letter or digit at both ends.
+/// Checks that a condition's name is a qualified name, as Kubernetes defines it.
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
         Err(ConditionError::Name {

@@ -60,7 +60,6 @@ impl FailedCondition {
     }
 }
 
-/// Returns the message for an expression that failed, in kube-apiserver's wording.
 pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
     let because = |why: &str| format!("expression '{expression}' resulted in error: {why}");
     match fault {
@@ -87,7 +86,7 @@ impl ConditionFailure {
         &self.failed
     }
 
-    /// Returns the messages of all failed conditions as in kube-apiserver: without names, and several in brackets.
+    /// Returns the messages of all failed conditions as in kube-apiserver. Several messages are listed in brackets.
     pub fn message(&self) -> String {
         let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
         match messages.as_slice() {

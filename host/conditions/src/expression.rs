@@ -13,7 +13,6 @@ pub(crate) enum Expression {
     /// The policy's variable with this index.
     Composed(usize),
     Select(Box<Select>),
-    /// A test whether the operand has the field.
     Has(Box<Select>),
     Index(Box<IndexExpression>),
     And(Box<[Expression; 2]>),
@@ -100,7 +99,6 @@ pub(crate) struct Each {
     pub(crate) range: Expression,
     /// The index of the macro's first variable in the list of the variables of all enclosing macros.
     pub(crate) slot: usize,
-    /// Whether the macro has two variables, such as a key and a value.
     pub(crate) pairs: bool,
     pub(crate) test: Option<Expression>,
     /// The expression for the result of each item; `None` if the macro only tests items.
@@ -114,11 +112,9 @@ pub(crate) enum EachKind {
     ExistsOne,
     Map,
     Filter,
-    /// `transformMap`, which returns a map with the same keys and transformed values.
     TransformMap,
     /// `transformMapEntry`, which returns one map with the entries of all results. Each result is a map.
     TransformMapEntry,
-    /// `sortBy`, which sorts the items by the results for them.
     SortBy,
 }
 

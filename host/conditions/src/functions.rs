@@ -72,7 +72,6 @@ impl CelFunction {
             .unwrap_or_else(|| Err(Fault::no_overload()))
     }
 
-    /// Returns the type of the function's result for arguments of these types; `None` if no overload accepts them.
     pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for signature in &self.signatures {
@@ -108,7 +107,6 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions with this call style. The names of operators do not begin with a letter.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,
@@ -205,7 +203,6 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-/// The functions that only expressions of Kyverno policies may call.
 static KYVERNO: LazyLock<Library> = LazyLock::new(|| {
     let mut library = Library::default();
     image::register(&mut library);
@@ -221,12 +218,10 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static CelFunction> {
     LIBRARY.get(name, style)
 }
 
-/// Returns the function with this name and call style that expressions of Kyverno policies may call.
 pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static CelFunction> {
     KYVERNO.get(name, style).or_else(|| find(name, style))
 }
 
-/// Returns the names of all functions with this call style that expressions may call.
 pub(crate) fn names(style: Style, for_kyverno: bool) -> impl Iterator<Item = &'static str> {
     let libraries = for_kyverno.then_some(&*KYVERNO).into_iter().chain([&*LIBRARY]);
     libraries.flat_map(move |library| library.names(style))

@@ -25,8 +25,7 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit for all validations of a policy together, for all its audit annotations together, and for each
-/// mutation. kube-apiserver has the same limits.
+/// kube-apiserver's cost limit for all validations of a policy, for all its audit annotations, and for each mutation.
 const POLICY_COST: u64 = 10_000_000;
 /// The estimated work of evaluating a policy for one parameter object, in bytes. The size of the object is added.
 const PARAMETER_WORK: usize = 1 << 10;
@@ -115,7 +114,6 @@ pub struct PolicyHook {
     authorizer: Arc<dyn Authorizer>,
     cluster: Option<Arc<dyn ClusterReader>>,
     http: Option<PolicyHttp>,
-    /// Predicts whether the next evaluation of the policy takes long.
     predictor: Arc<LongCallPredictor>,
 }
 
@@ -199,7 +197,6 @@ impl PolicyHook {
     }
 }
 
-/// The values of the variables that the policy's expressions use.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
     request: &'a Request,
@@ -270,8 +267,7 @@ impl PolicyHook {
         })
     }
 
-    /// Reads the Namespace of the request's object, if an expression uses it. As in kube-apiserver, there is none if
-    /// the object is itself a Namespace. The error says why the Namespace could not be read.
+    /// Reads the Namespace of the request's object, if an expression uses it and the object is not a Namespace itself.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
         let (true, Some(cluster), Some(name)) = (
             self.policy.uses_namespace(),
@@ -401,8 +397,7 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// Returns the message for a validation that is not true: the result of its message expression if that is usable,
-    /// else its message, else a message with its expression.
+    /// Returns the message for a validation that is not true, from its message expression if that is usable.
     async fn message<'a>(
         &self,
         machine: &mut Machine<'a>,

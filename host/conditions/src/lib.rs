@@ -167,7 +167,6 @@ impl CelConditions {
     }
 }
 
-/// Returns the name of the first condition that is false. If none is false, the error has the conditions that failed.
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],

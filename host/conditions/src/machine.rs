@@ -23,8 +23,7 @@ pub(crate) use self::{
 
 /// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline, which takes less than a millisecond to evaluate. An evaluation that
-/// costs more moves from its serving thread to a thread for long work.
+/// The cost between two checks of the deadline, which takes less than a millisecond to evaluate.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
@@ -32,7 +31,6 @@ pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 /// The maximum number of arguments in a call of a function. The receiver counts as an argument.
 pub(crate) const MOST_ARGUMENTS: usize = 4;
 
-/// Evaluates the expressions of a stage for one request.
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
     definitions: &'a [VariableDefinition],
@@ -102,7 +100,6 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Charges the cost of an operation before it runs, so that an expensive operation can be refused.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         let meter = &mut self.meter;
         meter.cost = meter.cost.saturating_add(cost);
@@ -127,12 +124,10 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Charges the cost of reading or copying this many bytes.
     pub(crate) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
         self.charge((bytes as u64).div_ceil(10))
     }
 
-    /// Charges the cost of visiting or copying this many items.
     pub(crate) fn charge_items(&mut self, items: usize) -> Result<(), Fault> {
         self.charge(items as u64)
     }
@@ -183,7 +178,6 @@ impl<'a> Machine<'a> {
 
     #[inline(never)]
     fn part(&mut self, path: &'a Arc<str>, fields: &'a [MapEntry]) -> Outcome<'a> {
-        // Creating an object has this cost, and each of its fields costs more.
         self.charge(40)?;
         self.charge_items(fields.len())?;
         let mut values = Vec::with_capacity(fields.len());

@@ -37,8 +37,7 @@ impl Structure {
         builtin::unknown()
     }
 
-    /// Returns whether objects have this field at a path such as `Object.spec`. In the path, a list stands for its
-    /// items. If the path itself has an unknown field, returns true, because that field is reported instead.
+    /// Returns whether objects have this field at a path such as `Object.spec`, in which a list stands for its items.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
@@ -74,8 +73,7 @@ enum StructureNode {
     },
     /// A value of any type. If it contains maps, they are merged; if it contains lists, they are replaced.
     Any,
-    /// A part of an object whose structure is unknown. A list in it is merged like a list of the same name in a Pod. If
-    /// a Pod has no such list, it is replaced as a whole.
+    /// A part of an object whose structure is unknown. Its lists are merged like lists of the same name in a Pod.
     Unknown,
     /// The node with this index in the built-in structures.
     Builtin(usize),

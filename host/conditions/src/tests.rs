@@ -16,7 +16,6 @@ mod library;
 mod policies;
 mod refused;
 
-/// An authorizer that allows these actions, and records its calls.
 #[derive(Default)]
 struct ListedActions {
     allowed: Vec<AccessAttributes>,
@@ -39,7 +38,6 @@ impl Authorizer for ListedActions {
     }
 }
 
-/// An authorizer that never replies.
 struct SilentAuthorizer;
 
 #[async_trait]
@@ -121,8 +119,7 @@ async fn a_false_condition_takes_precedence_over_an_error() {
     const FALSE: &str = "false";
     const ERROR: &str = "object.missing == 1";
     let error = "expression 'object.missing == 1' resulted in error: no such key: missing";
-    // The cases are from the unit tests of kube-apiserver's matcher of match conditions. Its cases about failure
-    // policies are left out, because they concern chains.
+    // The cases are from the unit tests of kube-apiserver's matcher of match conditions.
     let table: [(&str, &[&str], Result<Option<&str>, String>); 13] = [
         ("none", &[], Ok(None)),
         ("one true", &[TRUE], Ok(None)),

@@ -24,7 +24,6 @@ pub(crate) enum Type {
     Optional(Box<Type>),
     /// A record with declared fields: a part of `request` or `namespaceObject`.
     Record(RecordType),
-    /// A part of an object whose kind has a schema.
     SchemaObject(Arc<SchemaObject>),
     /// A type that has functions, but no fields.
     Opaque(&'static str),
@@ -46,7 +45,6 @@ pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
 pub(crate) const IMAGE: Type = Type::Opaque("kyverno.image");
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
-/// A part of an object whose kind has a schema, with the fields that the schema declares.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SchemaObject {
     /// The path of the part, which begins with the kind, such as `Widget.spec`.
@@ -80,7 +78,6 @@ pub(crate) enum RecordType {
     NamespaceMetadata,
     NamespaceSpec,
     NamespaceStatus,
-    /// The type of the variable `exceptions` in a Kyverno policy.
     Exceptions,
 }
 
@@ -177,8 +174,7 @@ impl TypeBindings {
         }
     }
 
-    /// Replaces the type parameters in a signature's type by the types of a call's arguments. A parameter that no
-    /// argument determines becomes [`Type::Free`].
+    /// Replaces the type parameters in a signature's type by the types of a call's arguments.
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Free),

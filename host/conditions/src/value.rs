@@ -194,7 +194,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Copies a part of an object to a value that borrows nothing from it.
     pub(crate) fn owned(tree: &Tree) -> Value<'static> {
         match tree {
             Tree::Null => Value::Null,
@@ -232,7 +231,6 @@ impl<'a> Value<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// Returns the cost of finding a key in the value; 0 if the value is not a map.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Map(map) => map.lookup_cost(),
@@ -269,7 +267,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns a number of any CEL type for comparisons; `None` if the value is not a number.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),

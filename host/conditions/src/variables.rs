@@ -39,7 +39,6 @@ impl Uses {
     }
 }
 
-/// The values of the global variables in one evaluation. Objects are borrowed from the request.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     object: Option<&'a Object>,

@@ -8,7 +8,6 @@ use serde_json::{Map, Value as Json};
 
 use super::failed;
 
-/// The reason why an operation of a JSON Patch cannot be applied.
 enum ApplyProblem {
     Test,
     Other(String),
@@ -22,8 +21,7 @@ impl From<String> for ApplyProblem {
 
 const MISSING: &str = "missing value";
 
-/// Applies a JSON Patch to the object; returns `None` if a `test` fails. Fails if an operation cannot be applied, if
-/// more than `limit` bytes are copied, or if the deadline has passed.
+/// Applies a JSON Patch; returns `None` if a `test` fails. At most `limit` bytes may be copied.
 pub(crate) fn patched(
     object: &Json,
     operations: &str,
@@ -149,7 +147,6 @@ impl JsonPatchOperation {
     }
 }
 
-/// Returns the message for an operation of a JSON Patch whose path does not exist.
 fn missing(operation: &str, what: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }

@@ -61,7 +61,6 @@ impl Checker<'_> {
         )
     }
 
-    /// Checks a use of the policy's variable `variables.x`; returns `None` if the expression may not use it.
     fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
         let variables = self.scope.variables.as_ref()?;
         let found = variables

@@ -12,7 +12,6 @@ use crate::{
 /// The name of the variable in which kube-apiserver's macros accumulate their result. No macro may bind it.
 const ACCUMULATOR: &str = "__result__";
 
-/// The arguments of a macro call, by purpose.
 struct MacroCall<'a> {
     kind: EachKind,
     variable: &'a IdedExpr,
@@ -85,7 +84,6 @@ fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -
 }
 
 impl Checker<'_> {
-    /// Checks a call if it is a macro; returns `None` if it is not.
     pub(super) fn macro_call(
         &mut self,
         node: u64,

@@ -14,7 +14,7 @@ use crate::{
     value::{CelText, Map, Value},
 };
 
-/// The names of types that contain dots and may occur in expressions.
+/// The type names with dots that may occur in expressions.
 const QUALIFIED: [&str; 9] = [
     "google.protobuf.Timestamp",
     "google.protobuf.Duration",
@@ -53,7 +53,6 @@ pub(crate) enum SetValue {
 }
 
 impl SetValue {
-    /// Describes why the value that a mutation sets does not fit this structure; returns `None` if it fits.
     pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
         match self {
             Self::Field { path, name, kind } => field_misfit(path, name, kind, structure),
@@ -75,8 +74,7 @@ fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structur
     structure.refused(path, name, &sample(kind)?)
 }
 
-/// Returns the path and the value that an operation of a JSON Patch sets. Parts of the value that are not literals are
-/// null, which fits every type. Returns `None` if path or operation are not literals, or if the operation sets nothing.
+/// Returns the path and the value that an operation of a JSON Patch sets. Parts that are not literals are null.
 fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let literal = |name: &str| match &field(name)?.value {

@@ -19,7 +19,6 @@ use crate::{
 /// The cost of a call of the authorizer, as in Kubernetes. The cost limit of an expression allows two calls.
 const QUESTION_COST: u64 = 350_000;
 
-/// A permission check that an expression has built so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessCheck {
     /// The user whose permission is checked; `None` for the request's user.
@@ -27,7 +26,6 @@ pub(crate) struct AccessCheck {
     target: CheckTarget,
 }
 
-/// The part of a permission check that says what the user wants to access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CheckTarget {
     Unset,
@@ -70,7 +68,6 @@ impl AccessCheck {
         }
     }
 
-    /// Copies the permission check with another target. Charges for the copied texts, and for `text`.
     fn with_target(
         &self,
         machine: &mut Machine<'_>,
@@ -114,7 +111,6 @@ impl AccessCheck {
         }
     }
 
-    /// Returns the complete permission check with this verb; `None` if the check has no target.
     pub(crate) fn question(&self, verb: &str) -> Option<AuthorizerQuestion> {
         let CheckTarget::Attributes(attributes) = &self.target else {
             return None;
@@ -132,7 +128,6 @@ impl AccessCheck {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuthorizerQuestion {
-    /// The user whose permission is checked; `None` for the request's user.
     pub(crate) user: Option<UserInfo>,
     pub(crate) attributes: AccessAttributes,
 }

@@ -71,7 +71,6 @@ fn charge_comparisons(
     machine.charge(size.saturating_mul(2).saturating_add(of_texts))
 }
 
-/// Registers CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort`, `lists.range` and others.
 fn list_extension(library: &mut Library) {
     library.member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
         let wrong = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));
@@ -179,7 +178,6 @@ fn flatten<'a>(machine: &mut Machine<'a>, list: &CelList<'a>, depth: usize) -> R
     Ok(flat.into_iter().collect())
 }
 
-/// Sorts items by their keys. All keys must have the same type, which must have an order.
 pub(crate) fn sorted<'a>(
     machine: &mut Machine<'a>,
     items: Vec<Value<'a>>,
@@ -200,7 +198,6 @@ pub(crate) fn sorted<'a>(
     Ok(pairs.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Returns the order of two keys for sorting; `None` if their type has no order.
 fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     Some(match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
@@ -215,7 +212,6 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// Registers `isSorted`, `min`, `max` and `sum`. In a dynamic list, item types are known only during the evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];

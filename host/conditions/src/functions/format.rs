@@ -29,7 +29,6 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// The kind of a placeholder in a format, such as `%d`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Clause {
     String,
@@ -46,7 +45,6 @@ enum Piece<'t> {
     Clause(Clause),
 }
 
-/// Splits a format into texts and placeholders. It ends at the first invalid placeholder, which is an error.
 fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let mut rest = format;
     std::iter::from_fn(move || {
@@ -129,7 +127,6 @@ impl Clause {
         format!("error during formatting: {takes}, was given {kind}")
     }
 
-    /// Returns whether a placeholder of this kind can format a value of this type. A dynamic value may have any type.
     fn takes(self, kind: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,
@@ -161,8 +158,7 @@ impl Clause {
     }
 }
 
-/// Checks a call of `format` during compilation, if both the format and the list of arguments are literals, as
-/// kube-apiserver does. `items` has the types of the list's items, by the ID of the list's node.
+/// Checks a call of `format` during compilation, as kube-apiserver does. `items` has the item types of lists.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],

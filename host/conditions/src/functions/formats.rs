@@ -101,7 +101,6 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// A regular expression that defines a format, with a description and examples for messages.
 struct FormatRule {
     regex: LazyLock<Regex>,
     written: &'static str,
@@ -258,8 +257,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Prepares a prefix for a check as a whole name. If it ends with a dash, its last two characters are replaced by `a`,
-/// as in Kubernetes: the dash is valid, because the name continues after the prefix.
+/// Replaces the dash at the end of a prefix, as in Kubernetes. It is valid, because the name continues there.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {

@@ -83,8 +83,7 @@ fn send<'a>(
 }
 
 impl HttpLookup {
-    /// Sends the request, and returns the response as Kyverno does. If the body is a JSON object, `statusCode` is added
-    /// to it. Otherwise the result is an object with the fields `body` and `statusCode`.
+    /// Sends the request, and returns the response as Kyverno does: as an object with the field `statusCode`.
     pub(super) async fn find(
         &self,
         http: Option<&PolicyHttp>,

@@ -156,7 +156,6 @@ fn register_texts(library: &mut Library) {
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        // The length is known only after decompressing, so a part of the longest text's cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);

@@ -24,7 +24,6 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
         }
         grouped.push(digit);
     }
-    // Negative zero is written without a sign.
     let sign = if number < 0.0 { "-" } else { "" };
     format!("{sign}{grouped}{decimals}")
 }
@@ -63,7 +62,6 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
     format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
-/// Formats NaN and infinities; returns `None` for finite numbers.
 fn not_finite(number: f64) -> Option<String> {
     if number.is_nan() {
         Some("NaN".to_owned())

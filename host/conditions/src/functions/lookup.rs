@@ -20,7 +20,7 @@ use crate::{
 /// The cost of a lookup by an expression. The cost limit of the expression allows twenty lookups.
 const LOOKUP_COST: u64 = 50_000;
 
-/// The lookup of a value that the request does not contain. If an evaluation needs equal lookups, it makes one of them.
+/// The lookup of a value that the request does not contain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lookup {
     Objects(ObjectLookup),
@@ -52,8 +52,7 @@ pub(crate) fn is_lookup(name: &str) -> bool {
     )
 }
 
-/// Returns the kind of the objects that a lookup reads. Its first two arguments are the version and the plural. Both
-/// must be literals, because before the policy runs, it must be known which kinds the host needs permission to read.
+/// Returns the kind that a lookup reads. It must be known before the policy runs, so the arguments must be literals.
 pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),
@@ -76,7 +75,6 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
-    /// Looks up the value. If this fails, the error becomes the error of the expression.
     pub(crate) async fn find(
         &self,
         sources: &ValueSources<'_>,
@@ -91,7 +89,7 @@ impl Lookup {
         }
     }
 
-    /// Returns the value that was looked up. If it was not yet, returns a fault that interrupts the evaluation for it.
+    /// Returns the value that was looked up, or a fault that interrupts the evaluation for the lookup.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let known = machine.lookups.0.iter().find(|(known, _)| *known == self);
@@ -103,8 +101,7 @@ impl Lookup {
 }
 
 impl ObjectLookup {
-    /// Looks up objects. With a name, the result is the object, or null if it does not exist; without a name, it is a
-    /// list with `items`. If the lookup fails, the error becomes the error of the expression.
+    /// Looks up one object, or null if it does not exist; without a name, a list with `items`.
     async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,

@@ -61,7 +61,6 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("math.bitNot", |_, (value,)| Ok(!value));
 }
 
-/// Returns the greatest of these numbers, or the least one unless `is_greatest` is set.
 fn extreme<'a>(machine: &mut Machine<'a>, values: &[Value<'a>], is_greatest: bool) -> Outcome<'a> {
     machine.charge_items(values.len())?;
     let mut found: Option<&Value<'a>> = None;

@@ -44,7 +44,6 @@ impl Quantity {
         let amount = match u32::try_from(places) {
             Ok(places) => digits.checked_mul(10_i128.checked_pow(places)?)?,
             Err(_) => match 10_i128.checked_pow(places.unsigned_abs()) {
-                // A smaller fraction is rounded away from zero, as in Kubernetes.
                 Some(power) => digits / power + i128::from(digits % power != 0),
                 None => 1,
             },

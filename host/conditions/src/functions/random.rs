@@ -58,7 +58,6 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
     Ok(())
 }
 
-/// Chooses a random character of the class, a printable ASCII one if possible; `None` if the class is empty.
 fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Fault> {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),

@@ -139,7 +139,6 @@ fn extract_all<'a>(
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
-/// Returns the compiled pattern, and charges for compiling it during the evaluation and for searching the text.
 fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<CompiledRegex>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
@@ -212,7 +211,6 @@ impl CompiledRegex {
         outcome.map_err(|error| wrong(in_words_of_go(source, &error)))
     }
 
-    /// Returns the cost of searching a text of this many bytes for the pattern.
     pub(crate) fn cost(&self, length: usize) -> u64 {
         ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
     }
@@ -225,7 +223,7 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // If a repetition such as `*` ends where `rest` begins: the pattern from its start. Go refuses another one there.
+    // The pattern from the repetition that ends before `rest`. Go refuses another repetition there.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
@@ -380,8 +378,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     rest
 }
 
-/// Parses the count of a repetition, such as `2}`, `2,}` or `2,3}`, which follows a `{`. Returns its length without
-/// `}`, and its largest number.
+/// Parses the count of a repetition, such as `2}` or `2,3}`. Returns its length without `}`, and its largest number.
 fn count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));

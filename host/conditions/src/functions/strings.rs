@@ -91,7 +91,6 @@ fn byte_index(text: &str, index: i64) -> Result<usize, Fault> {
     byte.ok_or_else(|| Fault::error(format!("index out of range: {index}")))
 }
 
-/// Returns the index of the character at a byte offset; -1 for `None`.
 fn char_index(text: &str, byte: Option<usize>) -> i64 {
     let front = byte.and_then(|byte| text.get(..byte));
     front.map_or(-1, |front| front.chars().count() as i64)
@@ -145,8 +144,7 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // With an empty separator, each part is a character. If there are more than `times` characters, the last
-            // part is the rest of the text.
+            // With an empty separator, each part is a character, and the last part is the rest of the text.
             "" => {
                 let starts = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = starts.take(times.saturating_sub(1)).chain([text.len()]);

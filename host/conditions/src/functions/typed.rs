@@ -23,11 +23,9 @@ pub(super) trait CelType {
     fn write<'a>(value: Self::Rust<'a>) -> Value<'a>;
 }
 
-/// The types of a function's arguments.
 pub(super) trait Arguments {
     type Rust<'a>;
     fn types() -> Vec<Type>;
-    /// Returns the index of the argument that is a regular expression; `None` if there is none.
     fn pattern() -> Option<usize>;
     fn read<'a>(values: &[Value<'a>]) -> Option<Self::Rust<'a>>;
 }

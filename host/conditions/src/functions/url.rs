@@ -59,7 +59,6 @@ pub(super) fn register(library: &mut Library) {
 }
 
 impl Url {
-    /// Parses an absolute URL, or a path that begins with `/`. A fragment may follow.
     fn parse(text: &str) -> Result<Self, String> {
         // As in Kubernetes, the text must also be valid as a request's URL, in which `#` is part of the path or query.
         Self::parse_request(text)?;
@@ -69,7 +68,6 @@ impl Url {
         Ok(url)
     }
 
-    /// Parses a URL in the same way as Go's `ParseRequestURI`.
     pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
         Self::parse_as(text, true)
     }
@@ -176,7 +174,6 @@ fn must_escape(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte))
 }
 
-/// Returns whether all characters of a path that need an escape are escaped.
 fn is_escaped(path: &str) -> bool {
     let allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
     path.bytes().all(allowed)

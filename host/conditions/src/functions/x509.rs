@@ -59,7 +59,6 @@ const PARTS: [(u64, &str); 7] = [
     (17, "PostalCode"),
 ];
 
-/// Decodes the first block in a PEM text: a certificate or a certificate request.
 pub(super) fn decode(text: &str) -> Result<Json, String> {
     let block = parse_x509_pem(text.as_bytes());
     let (_, block) = block.map_err(|_| "failed to decode PEM block".to_owned())?;

@@ -43,7 +43,6 @@ pub(super) struct Findings {
     pub(super) objections: Vec<Objection>,
     /// The objections that deny the request, whatever the actions of the binding are.
     pub(super) refusals: Vec<Objection>,
-    /// The keys of the audit annotations with their values, in the order of the policy.
     pub(super) annotations: Vec<(String, Vec<String>)>,
 }
 
@@ -119,7 +118,6 @@ impl PolicyHook {
         Ok(response)
     }
 
-    /// Adds the verdict and the warnings for a Gatekeeper constraint to the response.
     fn respond_for_constraint(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -167,7 +165,6 @@ impl PolicyHook {
         }
     }
 
-    /// Adds warnings if the binding has the action `Warn`, and an audit annotation if it has the action `Audit`.
     fn note(&self, (policy, binding): (&str, &str), objections: &[Objection], response: &mut Response) {
         let does = |action: Action| self.binding.actions.contains(&action);
         if does(Action::Warn) {

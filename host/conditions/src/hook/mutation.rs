@@ -80,7 +80,6 @@ impl PolicyHook {
     }
 }
 
-/// The result of a mutation's expression, as JSON.
 enum MutationValue {
     Patch { operations: String, count: usize },
     Apply(String),
@@ -93,8 +92,7 @@ enum AppliedMutation {
 }
 
 impl MutationValue {
-    /// Writes the result of a mutation's expression as JSON. Values share their parts, so the length is known only
-    /// after writing. If the JSON turns out to be long, it is written again on a thread for long work.
+    /// Writes the result of a mutation's expression as JSON, on a thread for long work if it is long.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if is_call_movable() {
             match Self::from_value(value, limit.min(BRIEF), deadline) {

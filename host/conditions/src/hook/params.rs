@@ -66,7 +66,7 @@ impl PolicyParams {
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // For a namespaced kind, this lookup lists the objects of all namespaces, which are dropped.
+                // For a namespaced kind, this lookup lists the objects of all namespaces. They are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

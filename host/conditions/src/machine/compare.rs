@@ -83,7 +83,6 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// Returns the index of the first value that is equal to `wanted`.
     pub(crate) fn position(
         &mut self,
         wanted: &Value<'a>,

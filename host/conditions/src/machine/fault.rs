@@ -10,15 +10,11 @@ pub(crate) enum Fault {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Halt {
-    /// The cost limit of an expression is exceeded.
     Cost,
-    /// The cost limit for all expressions of a stage or policy together is exceeded.
     TotalCost,
-    /// The deadline passed during the evaluation.
     Deadline,
     /// Before the evaluation can continue, the authorizer must be called.
     Question(Box<AuthorizerQuestion>),
-    /// Before the evaluation can continue, this value must be looked up.
     Lookup(Box<Lookup>),
     /// Before the evaluation can continue, it must move to a thread for long work.
     MoveThread,
@@ -37,7 +33,6 @@ impl Fault {
         Self::Error(text)
     }
 
-    /// Returns the error for a function call whose arguments no overload accepts.
     pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }

@@ -12,21 +12,17 @@ use crate::expression::Expression;
 /// The total cost of expressions after which the task yields.
 const YIELD_COST: u64 = 100_000;
 
-/// The sources of values that the request does not contain.
 #[derive(Clone, Copy)]
 pub(crate) struct ValueSources<'s> {
     pub(crate) request: &'s Request,
     pub(crate) authorizer: &'s dyn Authorizer,
-    /// The cluster in which Kyverno policies look up objects.
     pub(crate) cluster: Option<RecordedCluster<'s>>,
-    /// The HTTP requests that Kyverno policies may send.
     pub(crate) http: Option<&'s PolicyHttp>,
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If it needs a value that the request does not contain, the evaluation is interrupted,
-    /// and starts again when the value is there. If the evaluation becomes expensive, it starts again on a thread for
-    /// long work. The authorizer rarely causes a restart, because the cost limit allows only two calls of it.
+    /// Evaluates an expression. If it needs a value that the request does not contain, or becomes expensive, it starts
+    /// again: with the value, or on a thread for long work.
     pub(crate) async fn settle(
         &mut self,
         expression: &'a Expression,

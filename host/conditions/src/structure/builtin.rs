@@ -22,7 +22,6 @@ const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 struct Builtin {
     nodes: Arc<[StructureNode]>,
     kinds: HashMap<GroupVersionKind, usize>,
-    /// The index of the root node for objects of unknown structure.
     unknown: usize,
     /// The indices of the lists in the types [`OF_PODS`], by the name of the field that contains the list.
     lists: HashMap<Box<str>, usize>,

@@ -78,8 +78,7 @@ impl Structure {
             .or_else(unknown)
     }
 
-    /// Checks the result of a JSON Patch. The error is in kube-apiserver's wording. Mistakes that the object had before
-    /// are ignored, because the control plane may be newer than this program and have more fields.
+    /// Checks the result of a JSON Patch. Earlier mistakes are ignored: the control plane may have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = CheckWalk::default();
@@ -155,7 +154,6 @@ pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) ->
     }
 }
 
-/// Collects the mistakes in an object while walking through it.
 #[derive(Default)]
 struct CheckWalk {
     found: Vec<String>,
@@ -254,8 +252,7 @@ impl CheckWalk {
         }
     }
 
-    /// Adds a mistake for each value that the API server's decoder could not read. `owner` is the name of the field in
-    /// messages of Go's decoder, such as `PodSpec.spec.hostname`.
+    /// Adds a mistake for each value that the API server's decoder could not read. `owner` names the field.
     fn decoded(&mut self, at: StructureCursor<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,
@@ -317,7 +314,7 @@ fn go_field(type_name: &str, outer: &str, field: &str) -> String {
 }
 
 impl ScalarSchema {
-    /// Describes why a scalar in an object to apply does not fit; returns `None` if it fits.
+    /// Describes why a scalar does not have this type; returns `None` if it has.
     fn refused(self, value: &Json) -> Option<String> {
         let (fits, wanted) = match self {
             Self::String | Self::Bytes => {

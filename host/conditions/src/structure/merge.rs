@@ -54,8 +54,7 @@ fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String>
     names.collect()
 }
 
-/// Merges a change of a list into the list. Items that are in one of the two keep their order. Items that are in both
-/// are merged, in the order of the change. Duplicate items in the list are replaced by the item of the change.
+/// Merges a change of a list into the list. Items that are in both are merged, in the order of the change.
 fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -89,7 +88,6 @@ fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>)
         let (take_old, take_new) = match names {
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
-            // The change has this item, too, but its next common item is a different one. So this item comes later.
             (Some(old_name), Some(_))
                 if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {

@@ -56,14 +56,12 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
         );
     }
     for (expression, expected) in [
-        // In this row, each `map` makes the string eight times as long.
         (
             "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .size() > 0",
             Err(OVER.to_owned()),
         ),
-        // In this row, the pattern comes from the object, and is large when it is compiled.
         (
             "'a'.matches(object.spec.bomb)",
             Err("error parsing regexp: `((a{1,100}){1,100}){1,100}`".to_owned()),
@@ -240,7 +238,6 @@ fn the_deepest_expression_runs_on_a_small_stack() {
     }
 }
 
-/// An authorizer that allows an action if it is called on a thread for long work, and denies it on other threads.
 #[derive(Debug)]
 struct Apart;
 

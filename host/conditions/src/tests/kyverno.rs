@@ -9,7 +9,6 @@ use admittance_admission::{
 
 use super::*;
 
-/// A cluster that contains one ConfigMap, and counts the lookups.
 #[derive(Debug, Default)]
 struct SingleConfigMap(AtomicU32);
 
@@ -383,7 +382,6 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
         let error = compile(namespace, &[expression]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // Each expression calls a function that Kyverno policies may call, and other policies may not.
     for expression in [
         "image('a').tag() == ''",
         "md5('a') == ''",
@@ -457,7 +455,6 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(recorded.looked_up);
 }
 
-/// Returns a hook whose policy may send `GET` and some `POST` requests to one server, with prepared responses.
 fn asking(policy: CompiledPolicy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},
@@ -555,7 +552,6 @@ async fn http_responses_to_a_policy_are_recorded() {
         .http
         .into_iter()
         .map(|answer| (answer.method, answer.body));
-    // Both expressions of the policy send the same request, so one request is sent.
     let expected = ("POST".to_owned(), json!({"ok": true}));
     assert_eq!(sent.collect::<Vec<_>>(), [expected]);
 }
@@ -569,7 +565,6 @@ async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
     let failed = "Policy p failed: a";
     let error = "Policy p error: expression 'object.nope == 1' resulted in error: no such key: nope";
     for (expressions, binding, verdict, warnings, note) in [
-        // In this row, evaluation ends at the first validation that is not true.
         (
             vec!["true", "false | a", "false | b"],
             binding(&[Action::Deny]),

@@ -12,8 +12,7 @@ const FORMATS: &str = "k8s.io/apiserver, library.Format";
 const SEMVER: &str = "k8s.io/apiserver, library.SemverLib version 1";
 const QUANTITY: &str = "k8s.io/apiserver, library.Quantity";
 
-/// The library functions that the tables in this file test. The module `language` tests the functions for regular
-/// expressions, addresses, sets and lists.
+/// The library functions that the tables in this file test.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         STRINGS,

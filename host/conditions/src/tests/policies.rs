@@ -63,7 +63,6 @@ async fn admit_request(
     hook.admit(&Arc::new(request.clone()), deadline).await
 }
 
-/// A cluster that contains two ConfigMaps in one namespace, and a Namespace.
 #[derive(Debug)]
 struct PolicyConfigMaps;
 
@@ -102,7 +101,6 @@ impl ClusterReader for PolicyConfigMaps {
     ) -> Result<ClusterPage, ClusterError> {
         assert_eq!(query.label_selector, "limits in (yes)");
         let mut page = ClusterPage::default();
-        // All objects of this cluster are in the namespace `shop`.
         let namespace = query.namespace.as_deref().unwrap_or("shop");
         for name in ["many", "few"] {
             let found = self.get(kind, Some(namespace), name, deadline).await?;
@@ -135,7 +133,6 @@ fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
     }
 }
 
-/// Returns the verdict, warnings and audit annotations of a response in one line.
 fn shown(answer: Result<Response, Failure>) -> String {
     let response = match answer {
         Ok(response) => response,
@@ -180,38 +177,32 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
         (&["validate false | no way "], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
-        // In the next rows, the result of a message expression is ignored: an error, empty, or several lines.
+        // A message expression is ignored if it fails, or if its result is empty or has several lines.
         (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
         (&["validate true", "validate false | second", "validate false | third"], deny(), format!("{DENIED}second")),
-        // In the next row, an expression fails, so the request is denied with the default reason.
         (&["validate object.nope == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["validate object.nope == 1"], ignore(), "allow".into()),
         (&["validate object.nope == 1", "validate false | no"], ignore(), format!("{DENIED}no")),
-        // In the next row, a variable's expression would fail. Its value is not needed, so it is not evaluated.
+        // A variable is not evaluated if its value is not needed.
         (&["a = object.nope", "b = 2", "c = variables.b + 1", "validate variables.c == 3 && (true || variables.a == 1)"], deny(), "allow".into()),
         (&["a = object.nope", "validate variables.a == 1"], ignore(), "allow".into()),
         (&["a = object.nope.x", "validate variables.a == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: nope".into()),
-        // The next rows: match conditions.
         (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
         (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        // The next rows: the actions `Warn` and `Audit`.
         (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
         (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
-        // The next rows: audit annotations.
         (&["note string(object.spec.replicas)"], deny(), "allow; replicas=3".into()),
-        // The next rows: parameters.
         (&limit, few(), format!("{DENIED}at most 2")),
         (&limit, with_params(ParamsSelector::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
         (&limit, with_params(ParamsSelector::Labels(labelled), ParamsMissing::Deny), format!("{DENIED}at most 2")),
         (&limit, none(ParamsMissing::Allow), "allow".into()),
         (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
         (&["validate params == null"], deny(), "allow".into()),
-        // The next row: an expression that reads the Namespace.
         (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny(), "allow".into()),
-        // The next rows: a native chain, whose messages do not contain the names of policy and binding.
+        // The messages of a native chain do not contain the names of policy and binding.
         (&["validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1", "validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1"], Binding::default(), "error: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
@@ -234,7 +225,6 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
         failure_policy: FailurePolicy::Ignore,
         ..bound(&[Action::Warn])
     };
-    // (kind of the object, namespace of the request, binding, expected response)
     for (kind, namespace, binding, expected) in [
         (
             "Pod",
@@ -248,9 +238,8 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
             Binding::default(),
             format!("namespace-unknown: {unknown}"),
         ),
-        // In the next row, the request is denied although the failure policy is `Ignore`.
+        // The request is denied although the failure policy is `Ignore`.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
-        // In the next row, the object is a Namespace, which is not in a namespace.
         (
             "Namespace",
             Some("nowhere"),
@@ -291,12 +280,10 @@ async fn mutations_change_the_object_in_order() {
             &["apply Object{metadata: Object.metadata{labels: {'team': request.userInfo.username}}}"],
             format!(r#"{{"app":"web","tier":"front","team":"alice"}} [{container},{{"name":"b","image":"two"}}]"#),
         ),
-        // In this row, list items with the same key are merged, and other items are added.
         (
             &["apply Object{spec: Object.spec{containers: [Object.spec.containers{name: 'b', image: 'three'}, Object.spec.containers{name: 'c'}]}}"],
             format!(r#"{OLD} [{container},{{"name":"b","image":"three"}},{{"name":"c"}}]"#),
         ),
-        // In this row, the second mutation sees the result of the first.
         (
             &[
                 "n = size(object.metadata.labels)",
@@ -340,7 +327,6 @@ async fn the_size_of_mutated_objects_is_limited() {
             "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
             "spec": {"containers": vec![json!({"name": "a"}); containers], "filler": "x".repeat(filler)},
         });
-        // There is no schema for this kind, so its fields are not known.
         request.kind.kind = "Load".to_owned();
         request.object = Object::from_value(object);
         request
@@ -410,7 +396,6 @@ async fn the_size_of_mutated_objects_is_limited() {
     }
 }
 
-/// The cost limit restricts messages and annotations, and error messages do not repeat long texts of clients.
 #[tokio::test]
 async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
     let mut request = pod();

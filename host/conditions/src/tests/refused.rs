@@ -119,7 +119,6 @@ fn an_invalid_expression_is_refused_with_a_reason() {
         ),
         // In this row, `sign` is called as a member, but Kubernetes declares it as a global function.
         ("a", "quantity('1').sign() == 1", "undeclared reference to 'sign'"),
-        // In the next rows, constants are converted, which happens during compilation.
         ("a", "int('abc') == 1", "parsing \"abc\": invalid syntax"),
         ("a", "int(1e300) == 1", "integer overflow"),
         (
@@ -235,7 +234,7 @@ fn an_invalid_expression_is_refused_with_a_reason() {
 
 #[test]
 fn expressions_that_kubernetes_accepts_are_compiled() {
-    // The sources are kube-apiserver's validation of match conditions, and Kubernetes' documentation.
+    // The expressions are from kube-apiserver's validation of match conditions, and from Kubernetes' documentation.
     for expression in [
         "true",
         "object.metadata.namespace != 'kube-system'",
