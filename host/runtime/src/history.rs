@@ -30,8 +30,7 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// Only for a rollback: the digest of the definitions that it replaced. The rollback stays live until the digest of
-    /// the current definitions differs from this one.
+    /// For a rollback, the digest of the definitions that it replaced. It stays live as long as these are current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +45,6 @@ impl HistoryEntry {
         &self.detail.revision
     }
 
-    /// Returns the number of the earlier revision that this one restored; `None` if this one is not a rollback.
     pub(crate) fn rolled_back_to(&self) -> Option<u64> {
         match self.revision().origin {
             Origin::RolledBack { to } if self.instead_of.is_some() => Some(to),
@@ -147,8 +145,7 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Adds a revision to the history in memory, and drops the oldest ones above the limit. [`write`](Self::write) has
-    /// to be called to change the history on disk.
+    /// Adds a revision in memory, and drops the oldest ones above the limit. [`write`](Self::write) changes the disk.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
@@ -188,8 +185,7 @@ impl History {
     }
 
     /// Writes file changes and the resulting revision to the history before the files are changed. If the program is
-    /// killed meanwhile, the next start completes the changes. The next [`write`](Self::write) overwrites what this
-    /// function wrote.
+    /// killed meanwhile, the next start completes the changes.
     pub(crate) async fn announce(
         &self,
         entry: &HistoryEntry,

@@ -36,8 +36,7 @@ pub(crate) struct Inner {
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
-    /// What tables are built from. It is locked while it is replaced and while a table goes live, but not while
-    /// definitions are read or a table is built.
+    /// Locked while a table goes live, but not while definitions are read or a table is built.
     pub(crate) state: Mutex<TableState>,
     /// The number of rollbacks so far. A change of the number cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
@@ -48,7 +47,6 @@ pub(crate) struct Inner {
     pub(crate) evaluator: Evaluator,
     pub(crate) observer: Arc<Observer>,
     pub(crate) disabled: Arc<DisabledStages>,
-    /// Whether a table goes live only when [`Host::go_live_with`] is called.
     pub(crate) goes_live_on_request: bool,
     /// Notified when the definitions have to be read again, because the live table was not built from the newest ones.
     pub(crate) reread: Notify,

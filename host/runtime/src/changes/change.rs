@@ -81,8 +81,7 @@ pub enum ChangeError {
     /// The revision to roll back to does not exist, or the new revision cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The host has no history. A change of files is first written to the history, so that it can be completed at the
-    /// next start if the program crashes.
+    /// A change of files needs a history, so that it can be completed at the next start if the program crashes.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
@@ -115,7 +114,6 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // `ServeRest` lists an invalid definition as it is stored. `KeepLast` would list its last valid version.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -123,9 +121,8 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// Returns the definitions from which a chain of the live table was built. After a rollback, or while the current
-    /// definitions are invalid, they differ from the current ones. The list is empty if no such chain is live, or if
-    /// the embedding program defined it in code.
+    /// Returns the definitions from which a chain of the live table was built. There are none if no such chain is live,
+    /// or if the embedding program defined it in code.
     ///
     /// # Errors
     ///
@@ -207,8 +204,7 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // Only the modules of the changed definitions are fetched from servers, so that the change does not wait
-            // for the servers of all other modules.
+            // The change does not wait for the servers of unchanged modules.
             let modules = Modules::Current(FetchScope::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -221,8 +217,7 @@ impl Host {
         }
     }
 
-    /// Writes a planned change to the store, and goes live with it. Writes nothing and returns `None` if the plan is
-    /// outdated: revision `base` is no longer live, or the definitions were read again after they were planned.
+    /// Writes a planned change to the store, and goes live with it. Returns `None` if the plan is outdated.
     async fn finish(
         &self,
         plan: ChangePlan,
@@ -285,8 +280,7 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // If the table has to wait before it goes live, its revision is removed from the history, which contains
-            // only tables that went live.
+            // The history contains only tables that went live.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
@@ -294,8 +288,7 @@ impl Host {
             self.settle(&state, problem);
         }
         if plan.pending.is_none() {
-            // If a rollback follows at once, it must record that it replaces the definitions that were just written. So
-            // they are recorded here as known.
+            // A rollback that follows at once has to replace the definitions that were just written.
             let contents = StoreContents::from_set(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
@@ -345,12 +338,10 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns up to `most` revisions, the newest first, each with the names of the definitions that it added, changed
-    /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names, because
-    /// it cannot be compared with an earlier one.
+    /// Returns up to `most` revisions, the newest first, each with the names of what it changed. The oldest revision in
+    /// the history has no names, because it cannot be compared with an earlier one.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
-        // One more revision is taken, because the oldest revision of the result has to be compared with the one before.
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
         let mut earlier: Option<&HistoryEntry> = None;
         let rows = live.revisions.iter().skip(skipped).map(|entry| {

@@ -23,9 +23,7 @@ pub struct CheckResult {
 }
 
 impl Host {
-    /// Checks a version of a definition as if its store contained it. Checks the document, conflicts with the
-    /// definition files that the host has read, the limits for namespaced chains, whether module files exist, and the
-    /// memory of plugins. Fetches no module, and loads no plugin.
+    /// Checks a version of a definition as if its store contained it. Fetches no module, and loads no plugin.
     ///
     /// # Errors
     ///
@@ -33,8 +31,7 @@ impl Host {
     pub async fn check(&self, version: DefinitionFile) -> Result<CheckResult, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        // An exception is checked together with all definitions, because it may refer to stages in any of them. Any
-        // other definition is checked only together with definition files: the names in its own store are unique.
+        // An exception may refer to stages in any of the definitions, so it is checked together with all of them.
         let names_others = version
             .expected_id
             .as_ref()
@@ -66,7 +63,6 @@ impl Host {
     }
 }
 
-/// Returns a mistake for each plugin of this definition whose module file is missing, or that needs over `most` bytes.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

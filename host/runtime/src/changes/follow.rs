@@ -16,8 +16,7 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct ChangeAttempt {
-    /// Whether definitions or module files have changed. Then the part of the new table that needs no server goes live
-    /// first. If nothing has changed, a scheduled refresh or a retry is due.
+    /// Whether definitions or module files have changed. If not, a scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }
@@ -26,8 +25,6 @@ impl Host {
     /// Keeps the live table up to date: [reloads](Self::reload) definitions and modules when they change, refreshes
     /// modules on their schedule, and retries after temporary failures. Never completes; drop the future to stop.
     /// Failures are logged, counted and shown by [`status`](Self::status).
-    ///
-    /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
         // This watch is only for module files, because the stores watch the definitions.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
@@ -36,7 +33,6 @@ impl Host {
         loop {
             {
                 let state = self.0.state.lock().await;
-                // The definitions may have changed since, and name other module files.
                 watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }
@@ -116,7 +112,6 @@ impl Host {
         result
     }
 
-    /// Logs the change from one table to the next in one line, however many stages it affects.
     pub(crate) fn log_change(&self) {
         let (table, live) = (self.table(), self.0.live.load());
         let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());
@@ -143,7 +138,6 @@ impl Host {
     }
 }
 
-/// Lists the first few items that were added, changed or removed, and states the number of the rest.
 fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
     const MOST: usize = 5;
     let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
@@ -228,7 +222,6 @@ mod tests {
             let mut due: Vec<_> = schedule.due().await.into_iter().collect();
             due.sort();
             found.push(((Instant::now() - start).as_secs() / 60, due));
-            // Setting the schedule again does not postpone the refreshes of modules whose interval has not changed.
             schedule.set(&modules, Instant::now());
         }
         let expected = [

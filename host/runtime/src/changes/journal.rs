@@ -46,7 +46,6 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
     }
 }
 
-/// Returns the beginning of a patch as JSON. The rest, which may be megabytes long, is not serialized.
 fn beginning(patch: &Patch) -> String {
     let mut beginning = TruncatedWriter(Vec::with_capacity(256));
     // Serializing stops with an error when the limit is reached.

@@ -35,8 +35,7 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // An applied definition that equals the stored one is not written, so `paths` does not contain its file. It may be
-    // invalid nevertheless, so it is found by its id.
+    // The file of an applied definition is not in `paths` if nothing has to be written, so it is found by its id.
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
     own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
@@ -64,8 +63,7 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     })
 }
 
-/// Applies the edit to the current definitions. If any file has mistakes, applies it to the versions in force of all
-/// files, because files are used together or not at all. Returns the change with these mistakes.
+/// Applies the edit to the current definitions or, if a file has mistakes, to the versions in force of all files.
 async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);
@@ -93,13 +91,12 @@ async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // The file no longer exists. Its definitions, which are still in force, are written to a new file.
+                // The file no longer exists, so a new one is written.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }
         }
         change.files.retain(|file| file.before != file.after);
-        // A definition that equals the version in force has to be written if the store contains a different text.
         let stored = change.set.documents();
         for (id, effect) in &mut change.effects {
             let applied = stored.iter().find(|stored| stored.id == *id);

@@ -13,12 +13,11 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time from the start of a build until newer changes can cancel it, so that frequent changes do not cancel every
-/// build.
+/// How long a build cannot be cancelled by newer changes. Otherwise, frequent changes would cancel every build.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
-    /// This table is live now. It was built by this attempt, or an equal one was live before.
+    /// This table is live now.
     Live(Arc<Table>),
     /// Only the part of the table that needs no module from a server is live.
     LacksModules,
@@ -28,8 +27,7 @@ pub(crate) enum Reload {
 
 impl Host {
     /// Reads the definitions and their modules again, and goes live with them unless the live table already matches.
-    /// Requests in flight finish with the table with which they started. If the modules of a file cannot be fetched,
-    /// its previous version stays live, and [`status`](Self::status) reports the file.
+    /// Requests in flight finish with the table with which they started.
     ///
     /// # Errors
     ///
@@ -42,8 +40,7 @@ impl Host {
         }
     }
 
-    /// Does what [`reload`](Self::reload) does, but fetches only the modules in `servers` from servers, and stops early
-    /// if `watch` reports another change.
+    /// [Reloads](Self::reload), but fetches only these modules from servers. Ends early if `watch` reports a change.
     pub(crate) async fn reload_with(
         &self,
         servers: FetchScope,
@@ -54,8 +51,7 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // `state` is not locked while the stores are read, because that may wait for files that are being written, or
-        // for a slow disk.
+        // `state` is not locked here, because reading may wait for a slow disk, or for files that are being written.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;
@@ -85,7 +81,6 @@ impl Host {
                 .await?;
             Ok::<_, Error>((built, self.slot().await?))
         };
-        // If `make` is dropped, the fetches, compilations and configurations that it has started end.
         let built = match watch {
             None => make.await,
             Some(watch) => {
@@ -103,7 +98,6 @@ impl Host {
         }
         let (built, slot) = match built {
             Ok(built) => built,
-            // This attempt was not allowed to fetch all modules from servers. The caller can repeat it with servers.
             Err(Error::Stages(errors))
                 if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {

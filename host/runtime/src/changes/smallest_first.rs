@@ -17,7 +17,6 @@ struct WaitingState {
     arrivals: u64,
 }
 
-/// The permission to work on one item. When it is dropped, the next item can begin.
 #[derive(Debug)]
 pub(crate) struct WorkPermit(SmallestFirstLimit);
 
@@ -39,7 +38,6 @@ impl SmallestFirstLimit {
         self.state().limit
     }
 
-    /// Waits for permission to work on an item of this size. The smallest of the waiting items gets it next.
     pub(crate) async fn turn(&self, size: usize) -> WorkPermit {
         let (turn, given) = oneshot::channel();
         {
@@ -72,7 +70,7 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // The state must not be locked here: if the receiver is gone, the permit is dropped, which locks the state.
+            // The state must not be locked here, because dropping the permit locks it.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

@@ -121,8 +121,7 @@ struct FirstTable {
     problem: Option<TableProblem>,
 }
 
-/// Builds the first table from the definitions. If they cannot be loaded, or a rollback was live when the host stopped,
-/// rebuilds the last live table.
+/// Builds the first table, or rebuilds the last one if the definitions cannot be loaded or a rollback was live.
 async fn first_table(source: &mut TableSource, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();
@@ -172,8 +171,7 @@ async fn first_table(source: &mut TableSource, history: &History) -> Result<Firs
     }
 }
 
-/// Completes a change that a crash interrupted: writes the files that were not written yet, except for files that
-/// another program has changed since.
+/// Completes a change that a crash interrupted, except for files that another program has changed since.
 async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
     let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
         return Ok(());
@@ -203,9 +201,8 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 pub(crate) async fn rebuilt(source: &TableSource, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
-    // The configuration may have changed since this revision was live, and with it what namespaced chains may use.
+    // The configuration may have changed since, and with it what namespaced chains may use.
     let usable = source.usable(definitions).await?;
-    // If a stage was live without its module, it is built without it again.
     let mut built = source
         .build_all(usable.served(), modules, MissingModules::All)
         .await?;

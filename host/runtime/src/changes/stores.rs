@@ -74,9 +74,8 @@ impl Stores {
         }
     }
 
-    /// Reads all stores, but does not record the result as known. If the result differs from the known content,
-    /// [`changed`](Self::changed) completes, even if the caller is dropped meanwhile: after this read, the store itself
-    /// no longer reports the change.
+    /// Reads all stores without recording the result as known. If it differs from the known content,
+    /// [`changed`](Self::changed) completes, because the stores no longer report the change.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<StoreContents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
@@ -92,7 +91,6 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            // No store contains this path if the configuration has changed since this revision was live.
             let kind = self
                 .owner(&file.path)
                 .map_or(StoreKind::Files, DefinitionStore::kind);
@@ -137,7 +135,6 @@ impl Stores {
         Ok(one)
     }
 
-    /// Waits until a store may contain something else than its known content.
     pub(crate) async fn changed(&self) {
         let mut changes: Vec<_> = self.stores.iter().map(|store| store.changed()).collect();
         changes.push(Box::pin(self.changed_on_peek.notified()));
@@ -191,7 +188,6 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
 }
 
 impl StoreContents {
-    /// Returns the snapshots after this read. For a store that could not be read, the known content is kept.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
             content: read.as_ref().ok().or(known.content.as_ref()).cloned(),

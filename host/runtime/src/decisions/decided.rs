@@ -9,8 +9,7 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. The objects are not in `request` but in `texts`. The resulting object is not kept,
-/// because it follows from the patch.
+/// A request with its outcome, without the resulting object, which follows from the patch.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,

@@ -119,8 +119,7 @@ impl DecisionLog {
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
     /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES).
-    /// Returns the number of older decisions with this uid as well. There may be many: kube-apiserver sends a request
-    /// to several paths, and clients choose uids.
+    /// Returns the number of older decisions with this uid as well.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
@@ -140,8 +139,7 @@ impl DecisionLog {
         (found, older)
     }
 
-    /// Returns a stream of the decisions after the one with the id `after`. If `after` is `None`, returns a stream of
-    /// the decisions that are made from now on.
+    /// Returns a stream of the decisions after the one with the id `after`, or else of those made from now on.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
             let ring = self.0.memory.ring();
@@ -187,7 +185,6 @@ impl DecisionLog {
         })
     }
 
-    /// Wraps a decision that is not in the log, so that it gets the id 0.
     pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
@@ -197,8 +194,7 @@ impl DecisionLog {
         }
     }
 
-    /// Returns the entries of the log with ids smaller than `before`, the newest first. Skips entries that are removed
-    /// from the log while they are read.
+    /// Returns the entries with ids smaller than `before`, the newest first, without those removed meanwhile.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedLogLine> {
         let mut end = {
             let ring = self.0.memory.ring();
@@ -289,8 +285,7 @@ impl LoggedDecision {
         self.decided.generate_name()
     }
 
-    /// Returns `metadata.uid` of the object that was stored before the request; `None` if there is none, or if the log
-    /// does not have it.
+    /// Returns `metadata.uid` of the object that was stored before the request; `None` if the log does not have it.
     pub fn stored_uid(&self) -> Option<String> {
         self.decided.stored_uid()
     }

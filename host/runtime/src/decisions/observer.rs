@@ -71,7 +71,6 @@ impl ObservedDecision<'_> {
             .unwrap_or_default();
         let texts = ObjectTexts::take(&mut request);
         let mut outcome = self.outcome.clone();
-        // The resulting object is dropped, because it can be computed from the request's object and the patch.
         outcome.object = None;
         DecidedRequest {
             texts: Some(texts),

@@ -131,8 +131,7 @@ impl<'a> PackedRow<'a> {
     }
 }
 
-/// Returns the packed trace rows of an outcome that allows the request without a patch, warnings or audit annotations;
-/// `None` for any other outcome.
+/// Returns the packed trace rows of an outcome that only allows the request; `None` for any other outcome.
 fn rows(outcome: &Outcome) -> Option<Vec<PackedRow<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
@@ -207,7 +206,6 @@ impl<'a> PackedPart<'a> {
         }
     }
 
-    /// Returns whether one of the fields contains `text`: see [`DecisionFilter::text`](super::DecisionFilter::text).
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
         texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
@@ -246,9 +244,7 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Takes over the properties of this request if they differ from those of the previous one, so that the decisions
-    /// of a thread share one copy of equal properties. The copy of the requests is not shared: its reference count
-    /// would be updated by several threads, which would slow requests down.
+    /// Takes over the properties of this request if they differ, so that the decisions of a thread share one copy.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -271,8 +267,7 @@ impl RequestOrigin {
 
 impl UnpackedParts {
     /// Appends the packed part of a decision to `bytes`, and returns the unpacked part. Leaves out the content of
-    /// Secrets, and objects that are larger than `most` bytes together. `origin` contains the common properties of the
-    /// previous request.
+    /// Secrets, and objects that are larger than `most` bytes together.
     pub(super) fn pack(
         observed: &ObservedDecision<'_>,
         most: usize,
@@ -310,7 +305,6 @@ impl PackedLogLine {
         postcard::from_bytes(&self.packed).ok()
     }
 
-    /// Returns how many bytes of memory the decision would take without the objects of the request.
     pub(super) fn size_without_objects(&self) -> usize {
         let kept = self.read().and_then(|packed| packed.objects);
         let objects = kept.map_or(0, |objects| objects.bytes());
@@ -366,8 +360,7 @@ impl PackedLogLine {
     }
 }
 
-/// Copies an outcome without the resulting object, which follows from the request and the patch. If the object is a
-/// Secret, leaves out the patches as well.
+/// Copies an outcome without the resulting object and, if the object is a Secret, without the patches.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);

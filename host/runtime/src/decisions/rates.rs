@@ -24,8 +24,7 @@ struct ChainCounts {
     microseconds: [Vec<u64>; PARTS],
 }
 
-/// Returns the rates of each chain from these decisions, which are sorted from the newest to the oldest. If `is_cut`,
-/// the log does not reach back for all of `within`, so the rates cover the time since the oldest decision.
+/// Returns the rates of each chain from these decisions, the newest first. If `is_cut`, older ones are missing.
 pub(super) fn chain_rates(
     decisions: impl Iterator<Item = PackedLogLine>,
     within: Duration,
@@ -70,8 +69,7 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts one request, given the trace rows of its stages in this chain. If all rows are from the chain's second
-    /// round, does nothing: the request was counted in the first round.
+    /// Counts one request, unless all of these rows are from the chain's second round.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

@@ -123,8 +123,7 @@ impl Recorders {
         }
     }
 
-    /// Returns the recordings that include this request. If there are any, makes the request record what its plugins
-    /// fetch.
+    /// Returns the recordings that include this request. If there are any, what its plugins fetch is recorded.
     pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
         let due = |recorder: &&Arc<Recorder>| {
@@ -182,7 +181,6 @@ impl Drop for RequestRecording {
     }
 }
 
-/// Writes a redacted record of a request; returns `None` if `decided` does not contain the request's objects.
 pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;

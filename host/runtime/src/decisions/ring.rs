@@ -52,8 +52,7 @@ pub(super) struct DecisionRing {
     slots: VecDeque<RingSlot>,
     /// The memory that all decisions in the ring take, in bytes.
     pub(super) size: usize,
-    /// The number of decisions that were removed from the ring since the start. It is the position of the first slot if
-    /// all decisions so far are counted.
+    /// The number of decisions that were removed from the ring since the start.
     pub(super) gone: u64,
     last: u64,
 }
@@ -205,8 +204,7 @@ impl DecisionRing {
     }
 }
 
-/// Returns how many slots a reader may copy while it locks the ring: as many as the limits allow, but at least one if
-/// there are any.
+/// Returns how many slots a reader may copy while it locks the ring; at least one if there are any.
 fn copied_together<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
     let mut bytes = 0;
     let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {

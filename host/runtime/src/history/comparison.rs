@@ -14,8 +14,7 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The maximum number of line pairs for which a diff is computed. In the worst case, computing it compares each line of
-/// one text with each line of the other.
+/// The maximum number of line pairs for which a diff is computed. In the worst case, all pairs are compared.
 const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -60,9 +59,8 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
-/// Returns the names of the definitions that differ between two revisions. A stage is listed as well if its plugin
-/// differs although its definition does not. A file is listed by its path if only its comments differ, or if it cannot
-/// be parsed.
+/// Returns the names of the definitions that differ between two revisions, and of the stages whose plugin differs. A
+/// file is listed by its path if only its comments differ, or if it cannot be parsed.
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
     let mut names: Vec<_> = changed_files(from, to).flat_map(changed_definitions).collect();
     let has_definitions = !names.is_empty();
@@ -71,7 +69,6 @@ pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<S
         let stage = format!("{}{candidate}", change.stage);
         match (&change.from, &change.to) {
             (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin(to))),
-            // The list contains the definition by which the stage was added or removed.
             _ if has_definitions => {}
             (_, Some(to)) => names.push(format!("added {stage}: {}", plugin(to))),
             (_, None) => names.push(format!("removed {stage}")),
@@ -107,8 +104,7 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     names
 }
 
-/// Parses the definitions in the text of a file, except for documents that `other` contains as well, which would only
-/// cost time. An id has several values if chains of different phases have the same name.
+/// Parses the definitions in the text of a file, except for documents that `other` contains as well.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
@@ -210,7 +206,6 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    /// Returns the names of the definitions that differ between the two texts of a definition file.
     fn names(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }
@@ -224,7 +219,6 @@ mod tests {
         };
         let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
         let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
-        // A removed chain is listed even if it has no plugin.
         assert_eq!(names(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
         assert_eq!(names(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
         assert_eq!(
@@ -237,7 +231,6 @@ mod tests {
         );
         let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
         assert_eq!(names("", list), ["added Binding/shop/x"]);
-        // If only a comment changes, or if the text cannot be parsed, the file is listed by its path.
         assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
         assert_eq!(names("{", "}"), ["chains/a.yaml"]);
         assert_eq!(names(&both, &both), [] as [&str; 0]);

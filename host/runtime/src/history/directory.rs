@@ -25,7 +25,6 @@ const DISABLED_FILE: &str = "disabled";
 const ROLLOUTS_FILE: &str = "rollouts";
 
 impl HistoryDirectory {
-    /// Opens this directory. Creates it and its parents if they do not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: path.to_owned(),

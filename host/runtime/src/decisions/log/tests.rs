@@ -135,7 +135,6 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
             }),
             vec![],
         ),
-        // The decision lists the stage `long`, but the stage was not called, so the decision is not selected.
         (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
         (
             filter(|filter| filter.namespace = Some("shop".to_owned())),
@@ -312,7 +311,6 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
     assert_eq!(by_bytes.list(&filter, None, 100).decisions.len(), 20);
     assert_eq!(by_bytes.0.memory.ring().size, 20 * size);
 
-    // The objects of this request are too large, so the decision is kept without them.
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
     by_bytes.add(&observed(
         request("large", "ConfigMap", &object),
@@ -321,7 +319,6 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
     let [found] = by_bytes.get("large", None).0.try_into().unwrap();
     assert!(found.request().is_none() && found.detail().review.is_none());
 
-    // A decision that is larger than the size limit of the whole log is not kept.
     let mut outcome = allowed("huge");
     outcome.warnings.push("x".repeat(30 * size));
     by_bytes.add(&observed(pod("huge", "shop"), &outcome));
@@ -485,7 +482,6 @@ fn pages_of_decisions_have_a_size_limit() {
             };
             log.add(&observed(request(uid, "Pod", &object), &outcome));
         }
-        // Each decision is on exactly one page. The newest decisions come first, and no page is empty.
         let (mut before, mut ids) = (None, Vec::new());
         loop {
             let (found, older) = log.get(uid, before);
@@ -500,7 +496,6 @@ fn pages_of_decisions_have_a_size_limit() {
         assert!(ids.is_sorted_by(|newer, older| newer > older), "{uid}: {ids:?}");
         oldest = before.unwrap();
     }
-    // The size limit of a list counts patches but not objects.
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 100);
     assert!(

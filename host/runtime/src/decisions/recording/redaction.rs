@@ -29,7 +29,6 @@ impl<T> Deref for Redacted<T> {
 }
 
 impl Redacted {
-    /// Removes the values from a patch, because they are parts of objects. The paths of its operations are kept.
     pub(crate) fn remove_patch_values(&mut self) {
         for operation in self.0.as_array_mut().into_iter().flatten() {
             if let Some(operation) = operation.as_object_mut() {
@@ -38,8 +37,7 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about `most` bytes. First removes the values, and if that is not enough, the operations at
-    /// the end. Returns the number of removed operations.
+    /// Shortens a patch to about `most` bytes. Returns the number of operations that were removed at the end.
     pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
         if self.0.to_string().len() <= most {
             return 0;
@@ -108,8 +106,7 @@ impl PointerToken {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // As the last part of a patch's path, `-` means to append to a list. The new item may get any index, so `-`
-            // matches each.
+            // In a patch, `-` appends to a list. The new item may get any index, so `-` matches each.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -120,8 +117,7 @@ pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut obj
     Redacted(object)
 }
 
-/// Redacts a patch of a request's object; returns `None` if the patch is empty. If the object is a Secret, removes all
-/// values from the patch.
+/// Redacts a patch of a request's object; returns `None` if the patch is empty.
 pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
     let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
     apply_to_patch(request, redactions, &mut operations);
@@ -141,8 +137,7 @@ pub(super) fn redact_lookup(
     (Redacted(object), count)
 }
 
-/// Redacts the answer to an HTTP request: the configured values, the query values in its URLs, and Secrets. Returns the
-/// redacted answer and the number of redacted values.
+/// Redacts the answer to an HTTP request. Returns it with the number of redacted values.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
@@ -152,8 +147,7 @@ pub(super) fn redact_answer(
     (Redacted(answer), count)
 }
 
-/// Redacts the configured values, and Secrets, in a review's request and response. Returns both, and the number of
-/// redacted values.
+/// Redacts a review's request and response. Returns both with the number of redacted values.
 pub(super) fn redact_review(
     request: &Request,
     redactions: &[Redaction],
@@ -195,8 +189,7 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value, and returns the number of redacted values. An item of a list may have no kind. Then
-/// its kind follows from `list`, the kind of that list.
+/// Redacts the Secrets in a value, and returns the number of redacted values. `list` is the kind of its list, if any.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
         Some(kind) => kind.as_str().unwrap_or_default().to_owned(),
@@ -264,8 +257,7 @@ fn redact(value: &mut Value, path: &[PointerToken]) -> usize {
     }
 }
 
-/// Redacts the values that a patch writes at `path`: the redacted value itself, a part of it, or a value that contains
-/// it. Returns their number.
+/// Redacts what a patch writes at `path`, below it or above it. Returns the number of redacted values.
 fn redact_operations(operations: &mut Value, path: &[PointerToken]) -> usize {
     operations
         .as_array_mut()

@@ -117,7 +117,6 @@ fn secrets_in_http_responses_to_plugins_are_never_recorded() {
     ] {
         let answer = json!({"url": "https://a.example/x?token=s3cret", "body": body});
         let mut answer = serde_json::from_value(answer).unwrap();
-        // Besides the values in the body, the value in the URL's query is redacted and counted.
         assert_eq!(apply_to_answer(&mut answer, &[]), count + 1, "{body}");
         let text = serde_json::to_string(&answer).unwrap();
         assert!(!text.contains("s3cret"), "{text}");
