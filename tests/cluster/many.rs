@@ -117,7 +117,7 @@ async fn start_twice(cluster: Arc<TestCluster>) -> [Duration; 2] {
     times
 }
 
-/// Lets the leader audit all objects. Returns its report, and the program's memory before and at most during the audit.
+/// Lets the leader audit all objects. Returns its report, and the program's memory before the audit and its peak.
 async fn audit_all(cluster: Arc<TestCluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});

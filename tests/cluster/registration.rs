@@ -60,7 +60,7 @@ impl Registration {
         Self::new(RegistrationKind::Validating, path)
     }
 
-    /// Sets the end of the configuration's name. Its webhook is then called after that of a name without this end.
+    /// Sets the end of the configuration's name. The API server calls webhooks in the order of these names.
     pub(crate) fn named(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }
@@ -100,7 +100,6 @@ impl Registration {
         format!("{}.{scene}.example.com", self.kind.name())
     }
 
-    /// Returns the name of the configuration's first webhook, which shows whether the configuration is in effect.
     pub(crate) fn probe_name(probe: &str) -> String {
         format!("{probe}.probe.example.com")
     }

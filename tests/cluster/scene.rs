@@ -215,8 +215,7 @@ impl Scene {
         self.mount_files(name, name);
     }
 
-    /// Gives the server a certificate and a key as a kubelet does when a mounted Secret changes: the directory of the
-    /// files is a symbolic link, and replacing it changes all files at once.
+    /// Gives the server a certificate and a key as a kubelet does: replacing a symbolic link changes all files at once.
     pub(crate) fn mount_files(&self, certificate: &str, key: &str) {
         let mounted = self.path("mounted");
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);

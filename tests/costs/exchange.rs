@@ -61,7 +61,7 @@ pub(crate) fn start_upstream() -> SocketAddr {
     address
 }
 
-/// Reads an HTTP message into the buffer, and returns its length. Returns `None` if the peer closes the connection.
+/// Reads an HTTP message into the buffer, and returns its length, or `None` at the end of the connection.
 fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
     let mut length = 0;
     loop {

@@ -18,15 +18,14 @@ pub(crate) enum Means {
     Expressions(&'static str),
     /// Clients create objects for which a webhook that never answers is called, by a stage in Audit mode.
     SilentWebhook,
-    /// Clients create objects. This server, which the program then calls, sends informational responses without end.
+    /// Clients create objects, and this server sends informational responses without end.
     Informational(AttackServer),
     /// A client with another IP address opens this many connections, and sends an incomplete request on each.
     UnfinishedBodies {
         connections: usize,
         request: UnfinishedRequest,
     },
-    /// The agent of a cluster floods a gateway with replies of this kind. `Body` is the reply to 256 watches that no
-    /// client reads. `Informational` is the reply to requests that clients send one after another.
+    /// The agent of a cluster floods a gateway with replies of this kind.
     Tunnel(EndlessReply),
     /// Clients try a definition (a dry run) with the guest `misbehaves`, this behaviour, and 1 GiB of memory.
     Configuring(&'static str),

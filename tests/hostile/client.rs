@@ -33,8 +33,7 @@ pub(crate) struct Requests {
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,
-    /// The URL of the admin port, if it is the target of the attack. Each request then opens a new connection, and is
-    /// followed by a probe of this port.
+    /// The URL of the admin port if it is attacked. Each request is then followed by a probe of this port.
     pub(crate) probed: Option<String>,
 }
 

@@ -54,8 +54,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns a runtime for the well-behaved client and its upstream server, and one for the attackers. Real attackers
-/// would run on other machines, so the attackers' thread runs only while no other thread has work.
+/// Returns a runtime for the well-behaved client and its upstream server, and one for the attackers, whose thread runs
+/// only while no other thread has work.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
@@ -75,8 +75,7 @@ fn run_only_when_idle() {
     set_scheduler(libc::SCHED_IDLE, 0);
 }
 
-/// Lets the calling thread interrupt all other threads when it has work. If the kernel does not permit that, it can
-/// interrupt only threads with a longer time slice.
+/// Lets the calling thread interrupt all other threads when it has work, if the kernel permits that.
 fn interrupt_all_others() {
     if !set_scheduler(libc::SCHED_FIFO, 1) {
         shorten_time_slice();

@@ -377,8 +377,7 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
         reply.status.as_u16()
     };
     assert_eq!(ask("GET", "unknown").await, 401);
-    // Alice registered a cluster under the ID of a cluster whose drivers are in the gateway's configuration.
-    // Registering alone gives her no right to these drivers.
+    // Registering a cluster under the ID of configured drivers gives Alice no right to these drivers.
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene

@@ -306,7 +306,7 @@ fn may_use(user: &str, used: &str) -> bool {
     match (layer(user), layer(used)) {
         // The fuzz targets may depend on every crate of the host. No crate depends on the fuzz targets.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // `cargo task hostile` takes the time slice of its clients' threads from `admittance-net`, as the program does.
+        // `cargo task hostile` sets the time slice of its threads like the program.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
         // Both crates are in one layer. `admittance-net` reloads certificates when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,

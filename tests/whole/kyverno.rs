@@ -155,7 +155,7 @@ async fn kyverno_tests_run_unchanged() {
     .unwrap();
     let mut patched = objects[0].clone();
     patched["spec"]["hostname"] = "a".into();
-    // The result has no volumes. A test that expects an empty list passes, because the comparison ignores empty lists.
+    // The result has no volumes, which equals the expected empty list.
     patched["spec"]["volumes"] = json!([]);
     fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
     let context = format!(

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::{import::admittance, scene::write};
 
-/// A fake control plane: the port on which it listens, and the paths and queries of the requests that it received.
+/// A fake control plane, and the paths and queries of the requests that it received.
 struct FakeControlPlane {
     received: Arc<Mutex<Vec<String>>>,
     port: u16,

@@ -40,7 +40,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The node controller adds a taint to a lost node, which evicts its Pods. It does not run here, so the test does that.
+/// The test adds the taint of a lost node itself, because no node controller runs here.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<TestCluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]

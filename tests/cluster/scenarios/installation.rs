@@ -82,8 +82,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     })
     .await;
 
-    // The webhooks select namespaces by their label with the name, which Kubernetes 1.20 does not set. The notes that
-    // the command prints say how to add it.
+    // Kubernetes 1.20 does not set the label by which the webhooks select namespaces. The command prints how to add it.
     assert!(
         printed.stderr.contains("admittance.dev/ignore=true"),
         "{}",

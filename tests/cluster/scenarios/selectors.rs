@@ -83,7 +83,7 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster
     }
 }
 
-/// Without the API server, chains that need labels of namespaces fail, and their failure policies apply. Others work.
+/// Without the API server, the labels of namespaces are unknown, so chains that need them fail.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<TestCluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({

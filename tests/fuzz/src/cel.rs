@@ -38,7 +38,7 @@ pub fn cel(input: &[u8]) {
     assert_eq!(evaluate(), evaluate());
 }
 
-/// Lets no panic of the CEL parser count as a finding: the program catches it, and reports an error of the expression.
+/// Keeps panics of the CEL parser from counting as findings, because the program catches them.
 fn tolerate_the_parser() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

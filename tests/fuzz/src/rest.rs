@@ -136,8 +136,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Splits a path as some server does: with `knows_dots`, `.` and `..` are resolved, and with `merges`, empty segments
-/// are dropped before that.
+/// Splits a path as some server does: `knows_dots` resolves `.` and `..`, and `merges` drops empty segments before
+/// that.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

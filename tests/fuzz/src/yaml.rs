@@ -32,7 +32,7 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // A file that begins like JSON is read as JSON, in which `1.0` keeps its fraction. Such a text is not compared.
+    // A text that begins like JSON keeps the fraction of `1.0`, so it is not compared.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

@@ -139,7 +139,7 @@ impl ApiServer {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
 
-    /// Makes the fake API server accept patches without applying them, like an API service that applies them later.
+    /// Makes the fake API server accept patches without applying them.
     pub(super) fn accept_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }

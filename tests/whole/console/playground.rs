@@ -315,7 +315,6 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         .await;
     browser.picture("playground-rest").await;
 
-    // For an unknown path, the playground reports that no route matches. For an invalid body, it reports the line.
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser
         .find_with("#outcome .notice.bad", "no route matches")

@@ -12,7 +12,7 @@ use super::{configuration, page::Page, tested_with};
 /// A name that resembles no field, so that the program lists all known fields instead of suggesting one.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
-/// Adds the fields of a JSON schema below `node` to `found`. Each is written as a path: `prefix` is the path of `node`.
+/// Adds the paths of the fields of a JSON schema below `node` to `found`. `prefix` is the path of `node`.
 fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -99,7 +99,6 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
     }
     let known = known_in(&places, |text| known[text].clone());
     let mut schema = schema_of("test").await;
-    // A single case has the same fields in `allow` and `http` as a file of cases, so these fields are listed once.
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
     assert_eq!(schema, known);
 
@@ -423,7 +422,7 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // The page omits `environment`, which needs no permission, and lists the fields of `allow` instead of the key.
+        // `environment` needs no permission, so the page omits it.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");

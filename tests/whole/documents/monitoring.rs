@@ -25,7 +25,7 @@ const OF_TARGET: [&str; 2] = ["instance", "job"];
 struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
-    /// All code spans in the metric's description on the page, among which are the possible values of its labels.
+    /// All code spans in the metric's description, among which are the values of its labels.
     values: BTreeSet<String>,
 }
 

@@ -168,8 +168,8 @@ impl Page {
         self.rows_until(heading, |_, _| true)
     }
 
-    /// Returns the table rows below this heading, up to the first later heading for which `ends` returns true. `ends`
-    /// gets the levels of both headings.
+    /// Returns the table rows below this heading. `ends` says, by the levels of both headings, whether a later heading
+    /// ends them.
     fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
         let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
         let prose = self.prose();

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::scene::{Hot, chain};
 
-/// Two slow modules keep both compilers busy for minutes. A change that needs no compiler goes live meanwhile.
+/// Two slow modules keep both compilers busy for minutes.
 #[tokio::test]
 async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let hot = Hot::new().await;

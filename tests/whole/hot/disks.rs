@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::scene::{Hot, chain, contents, end, mistakes};
 
-/// Returns a command prefix that runs the program in a mount namespace, in which these shell commands ran before.
+/// Returns a command prefix that runs the program in a mount namespace, after these shell commands.
 fn mounted(commands: &str) -> Vec<OsString> {
     let script = format!("set -e; {commands}; exec \"$@\"");
     [
@@ -72,7 +72,7 @@ fn read_only(at: &Path) -> Vec<OsString> {
     ))
 }
 
-/// Returns the path at which a test, which is outside of the program's mount namespace, finds a file inside it.
+/// Returns the path by which a test finds a file in the program's mount namespace.
 fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     let root = format!("/proc/{}/root", program.id().unwrap());
     Path::new(&root).join(path.strip_prefix("/").unwrap())
@@ -133,7 +133,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let told = hot.annotations(&program).await;
     assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
 
-    // As the history cannot store a rollback, a restart would undo it. The program therefore refuses the rollback.
+    // A restart would undo a rollback that the history cannot store, so the program refuses it.
     hot.put(2);
     hot.until_version(&program, "files change what is live all the same", 2)
         .await;

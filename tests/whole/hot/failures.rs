@@ -188,7 +188,6 @@ signatures:
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(program.is_ready().await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
-        // If the failure is retried, no failed table is counted, because a table is built from the other definitions.
         let has_failed = failed(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
         assert_eq!(status["revision"], before["revision"], "{name}");

@@ -413,7 +413,7 @@ async fn all_objects_are_audited_at_each_interval() {
     let server = start_with(&setting, "every: 1s, rate: 1000", "").await;
     let expected = [("bad", "no team"), ("worse", "no team")];
     until_reported(&setting, "reports", "shop", &expected).await;
-    // The leader does not watch reports. It does not notice this deletion, but the next audit writes the report again.
+    // The leader does not watch reports, so only the next audit writes the deleted report again.
     setting.server.delete("reports", "shop", NAME);
     until_reported(&setting, "reports", "shop", &expected).await;
     let metrics = server.program.metrics().await.unwrap();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::webhooks::{certificate, listen};
 
-/// The names of the webhook server: the one by which a `service` in a configuration refers to it, and the one in URLs.
+/// The name by which a `service` in a configuration refers to the webhook server, and its name in URLs.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
 #[derive(Clone, Debug)]

@@ -175,7 +175,7 @@ fn chain_of(name: &str, resource: &str, message: &str) -> Value {
     chain
 }
 
-/// The path of the webhook to which the API server sends definitions, to have them validated before it stores them.
+/// The path of the webhook that validates definitions before the API server stores them.
 const DEFINITIONS: &str = "/definitions";
 
 const SECRETS: ReviewedResource<'static> = ReviewedResource {
@@ -262,7 +262,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The Secret's name begins with the configurations' name, so the first count includes requests for the Secret.
+        // The Secret's name begins with that of the configurations, so their count includes its requests.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),

@@ -129,7 +129,7 @@ async fn only_one_replica_writes_statuses() {
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
 }
 
-/// All replicas are at the same step of a rollout as the leader. This includes a replica that starts without a history.
+/// Even a replica that starts without a history is at the same step of a rollout as the leader.
 #[tokio::test]
 async fn replicas_follow_the_leader_in_a_rollout() {
     let setting = Setting::new();

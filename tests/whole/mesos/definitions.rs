@@ -247,7 +247,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// Two nodes in ZooKeeper are invalid: one is no definition, and the other one's definition conflicts with a valid one.
+/// One of the nodes is not a definition, and the other one's definition conflicts with a valid one.
 #[tokio::test]
 async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let place = ZooKeeperNode::shared("bad").await;
@@ -385,7 +385,6 @@ async fn the_live_table_survives_the_loss_of_zookeeper() {
     until_ready(&around, &driver, "the loss is reported", is_lost).await;
     // Without ZooKeeper, the driver keeps its definitions and the address of the master scheduler.
     assert_eq!(around.passed(&driver).await, ["first"]);
-    // Definitions are stored in ZooKeeper, so changing one fails while the connection is lost. The reply says so.
     let reply = around
         .send(
             &driver,

@@ -88,7 +88,7 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
     (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
 ];
 
-/// (method, path, request to the scheduler) of routes that bcs-mesos-driver has but the BCS scheduler has removed.
+/// (method, path, request to the scheduler) of routes that the BCS scheduler has removed.
 #[rustfmt::skip]
 const COMMENTED_OUT: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),

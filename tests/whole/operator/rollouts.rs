@@ -162,7 +162,7 @@ async fn a_harmful_candidate_is_aborted() {
         let setup = OperatorSetup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused = 0;
-        // The rollout is aborted shortly after the response that reaches the limit, so further requests may be refused.
+        // The rollout is aborted shortly after the limit is reached, so further requests may be refused.
         while setup.create(&format!("a{refused}")).await.status != 200 {
             refused += 1;
         }

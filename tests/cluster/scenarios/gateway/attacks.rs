@@ -100,7 +100,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
             ),
         )
         .await;
-        // The API server itself refuses the request, and names alice. So the gateway passed the request on as alice's.
+        // The API server's refusal names alice, so the gateway passed the request on as hers.
         let is_refused =
             reply.starts_with("HTTP/1.1 403") && reply.contains(r#"User \"plain.alice\" cannot list"#);
         assert!(is_refused, "{lines}: {reply}");

@@ -11,7 +11,7 @@ use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Returns the version in the component's bytes. If the compiler knew it, it would inline the text as numbers.
+/// Returns the version in the component's bytes, and hides it from the compiler, which would inline it.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;
     black_box(TEXT)

@@ -69,7 +69,7 @@ impl PromqlExpression {
     }
 }
 
-/// Parses label matchers at the start of a text that follows a `{`. Returns them, and the text behind the `}`.
+/// Parses the label matchers behind a `{`. Returns them, and the text behind the `}`.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {

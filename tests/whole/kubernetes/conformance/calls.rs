@@ -101,8 +101,7 @@ async fn ten_webhook_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// No webhook is called for access reviews. None is called for writes of webhook configurations, so that a broken
-/// webhook can always be removed.
+/// No webhook is called for writes of webhook configurations, so that a broken one can always be removed.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {

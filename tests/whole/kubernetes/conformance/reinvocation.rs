@@ -8,8 +8,8 @@ use crate::kubernetes::{
     server::{POD, Server},
 };
 
-/// (case of the conformance list, webhooks in order, how often each webhook is called, labels of the resulting object).
-/// A webhook is given by the label that it sets and by fields of its configuration.
+/// (case of the list, [(label that a webhook sets, fields of its configuration)], calls of each webhook, resulting
+/// labels)
 type ReinvocationRow = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
 
 fn rows() -> Vec<ReinvocationRow> {
