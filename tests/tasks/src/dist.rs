@@ -22,6 +22,7 @@ use crate::{
     plugins, supply,
 };
 
+/// The arguments of `cargo task dist`.
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
     /// Package this program instead of compiling a release, to try the packages.

@@ -100,7 +100,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     let session = authenticated("alicestokenalicestokenalicestok1").unwrap();
     let alice = session.user;
     assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
-    // bcs-api created this user from `bootstrap_users`, so the name had no kind.
+    // At bcs-api, this user has the name `admin`, without a kind.
     let bootstrap = authenticated("bootstrapbootstrapbootstrapboot1").unwrap();
     assert_eq!(
         (bootstrap.user.id, bootstrap.user.name.as_str()),
