@@ -1,7 +1,4 @@
 //! The console: pages for browsers, rendered on the server. They show the API's data to users with a role in the API.
-//!
-//! The console's routes are not in the table of the API's routes, because the OpenAPI document is made from that table
-//! and describes only interfaces for programs.
 
 mod alerts;
 mod applies;

@@ -169,8 +169,8 @@ impl AdminService {
         }
     }
 
-    /// Begins to reply to all requests, including those for `more`, which are routes of front ends. `S` is the type of
-    /// the body of `GET /v1/status`, and `H` the type of the body of `/healthz` if a front end replies to it.
+    /// Begins to reply to all requests, including those for `more`, which are routes of front ends. `S` and `H` are the
+    /// types of the bodies of `/v1/status` and `/healthz`.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,

@@ -47,7 +47,7 @@ const MAX_LENGTH: usize = 1024;
 
 /// A token that is read from a file, and read again when the file changes. Clones share the token.
 ///
-/// While the file is invalid or missing, no token is accepted. So removing the file revokes its token.
+/// While the file is invalid or missing, no token is accepted.
 #[derive(Clone, Debug)]
 pub struct TokenFile(FileValue<Option<TokenDigest>>);
 

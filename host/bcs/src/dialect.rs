@@ -34,18 +34,14 @@ const KEYS: [&str; 3] = [
 ///
 /// Chains see the requests with POST, which create, and with PUT, which update. The object is identified by `kind`,
 /// `metadata.namespace` and `metadata.name` of the body; as in bcs-mesos-driver, the path of the request does not
-/// matter. If the body has no namespace, selectors see an empty name, although the scheduler puts such an application
-/// into `defaultGroup`.
+/// matter.
 ///
 /// This dialect differs from bcs-mesos-driver in three ways: the header `BCS-ClusterID` is checked before any hook
 /// runs, a body that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are first
-/// changed to the documented case. If the upstream is a bcs-mesos-driver, requests are forwarded unchanged. So, as in
-/// [`Rest`](admittance_dialect::Rest), a request for which no hooks run is refused if a lenient server could read it as
-/// one for which hooks run.
+/// changed to the documented case.
 ///
 /// [`Bcs::in_front_of`] sets the upstream. If it is the scheduler, requests that have passed the chains are
-/// [translated](crate::forwarding) as bcs-mesos-driver does: the [routes](crate::routes) define the requests to the
-/// scheduler.
+/// [translated](crate::forwarding) as bcs-mesos-driver does.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,

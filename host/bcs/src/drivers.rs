@@ -1,7 +1,6 @@
 //! Lets the drivers of a cluster switch to a new table of chains at the same time. Each driver reports in an ephemeral
 //! node of ZooKeeper which table it serves and which one it has prepared. The driver that registered first is the
-//! leader. It writes into the parent node the digest of the table to which all drivers switch, which is called the
-//! target.
+//! leader: it writes the digest of the next table, called the target, into the parent node.
 
 mod follow;
 

@@ -41,8 +41,8 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// Returns the health of a driver whose upstream consists of these servers. `discovered` is the state of their
-    /// discovery, or `None` if the configuration lists the servers.
+    /// Returns the health of a driver whose upstream consists of these servers. `discovered` is `None` if the
+    /// configuration lists the servers.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,

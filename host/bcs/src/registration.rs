@@ -29,8 +29,7 @@ const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 /// The time within which each driver must serve a table on which the drivers agreed.
 const SWITCH: Duration = Duration::from_secs(1);
 
-/// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers in the
-/// service ensemble below its cluster's node, and in the cluster's own ensemble; a gateway in the service ensemble.
+/// The registration of a driver or a gateway, which exists while the program serves requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// The address at which other servers reach this program. Default: the address on which it listens.
@@ -111,11 +110,8 @@ impl RegistrationEntry {
 }
 
 impl Registrar {
-    /// Returns the registrations that a driver will make.
-    ///
-    /// A driver registers where bcs-mesos-driver does. In the service ensemble, it registers below its cluster's node,
-    /// where bcs-api looks for drivers. In the cluster's own ensemble, it registers without the cluster's ID and the
-    /// external address. An ensemble that is not configured is left out.
+    /// Returns the registrations that a driver will make, at the nodes where bcs-mesos-driver registers. An ensemble
+    /// that is not configured is left out.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,
@@ -158,8 +154,8 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Registers the driver or gateway until the result is withdrawn or dropped. If `is_ready` is false, it is
-    /// registered only when [`Registrations::follow`] finds that the program has become ready.
+    /// Registers the driver or gateway until the result is withdrawn or dropped. If `is_ready` is false,
+    /// [`Registrations::follow`] registers it later.
     pub fn register(self, is_ready: bool) -> Registrations {
         let register = if is_ready {
             ZooKeeper::register
@@ -271,7 +267,7 @@ impl Registrations {
     }
 
     /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
-    /// to a driver with an old table. Differences of less than a second are ignored. Never returns; drop it to stop.
+    /// to a driver with an old table. Never returns.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

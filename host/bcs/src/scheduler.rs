@@ -39,9 +39,8 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests that have passed the chains. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated request is a new request, which has none of the
-/// client's headers except those that continue the client's trace. The client's body is read whole only if the
-/// translation needs it. Such a request can be retried: it is sent to another server if a server did not process it.
+/// An unchanged request streams through [`Upstream`]. A translated request has none of the client's headers except
+/// those that continue the client's trace.
 #[derive(Debug)]
 pub(crate) struct SchedulerForwarder {
     pub(crate) dialect: Arc<Bcs>,
@@ -163,10 +162,8 @@ impl SchedulerForwarder {
         Ok((head, sent, unread))
     }
 
-    /// Sends a request to the upstream, and returns the reply for the client.
-    ///
-    /// If a server did not process the request, the next server in the list is tried. If no server has processed it,
-    /// for example while there is no master, the whole list is tried again after a pause.
+    /// Sends a request to the upstream, and returns the reply for the client. If a server did not process the request,
+    /// the next server in the list is tried.
     async fn exchange(&self, head: Parts, sent: SentRequest) -> Response<Body> {
         let (whole, mut next) = match sent {
             SentRequest::Whole(body) => (Some(body.clone()), Body::from(body)),

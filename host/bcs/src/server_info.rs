@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use admittance_net::upstream::{InvalidServer, UpstreamServer};
 use serde::{Deserialize, Serialize};
 
-/// The JSON data in the node with which a server of BCS, such as a scheduler or a driver, registers. All keys are
-/// written, as BCS's own programs do. When the data is read, every key may be missing, because older programs write
-/// fewer keys.
+/// The JSON data in the node with which a server of BCS, such as a scheduler or a driver, registers. Every key may be
+/// missing, because older programs write fewer keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
@@ -39,8 +38,7 @@ impl ServerInfo {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
-    /// Returns the external URL if the server has registered both an external address and an external port, and
-    /// otherwise the internal URL.
+    /// Returns the external URL if the server has registered one, and otherwise the internal URL.
     pub fn external_server(&self) -> Result<UpstreamServer, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),

@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded. Returns `None` if that depends on its body but `body` is
-/// `None`. The caller then calls this again with the body that the chains returned.
+/// Decides how a request that passed the chains is forwarded. Returns `None` if that depends on the body, and must be
+/// called again with it.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,

@@ -1,12 +1,10 @@
 //! Sessions with ZooKeeper that reconnect, discovery of members, and registration.
 //!
-//! - [`ZooKeeper`] is one ensemble. It connects in the background while a clone exists, and reports its state
-//!   ([`SessionState`]). Every wait for it has a limit.
+//! - [`ZooKeeper`] is one ensemble. It connects in the background, and reports its state ([`SessionState`]).
 //! - [`FollowedChildren`] lists follow the children of a node. While the session is lost, a list stays unchanged and
-//!   has the reason why it may be stale; a new session reads it again at once. If the node does not exist, the list
-//!   counts as read, and is empty; a list that was never read is unknown.
-//! - [`HeldRegistration`] keeps an ephemeral node in existence: it is created only once even if the connection breaks
-//!   meanwhile, and created again after the session is lost or the node is deleted.
+//!   has the reason why it may be stale.
+//! - [`HeldRegistration`] keeps an ephemeral node in existence: it is created again after the session is lost or the
+//!   node is deleted.
 //!
 //! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`NodeWatch`]). The session is
 //! authenticated (scheme `digest`); the connection is plain TCP, because the servers that BCS runs offer nothing else.

@@ -1,7 +1,7 @@
 //! The routes of bcs-mesos-driver, in the order of its own list, and the scheduler's request for each.
 //!
 //! A row has: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, the handling of
-//! the body, a description. [`Target`](super::target::Target) documents the notation of targets.
+//! the body, a description. [`SchedulerTarget`](super::target::SchedulerTarget) documents the notation of targets.
 
 use super::{
     DriverRoute,

@@ -31,13 +31,10 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
     }
 }
 
-/// Decides how a reply of the scheduler is passed on. `start` is the beginning of the reply's body, long enough to
-/// decide.
+/// Decides from the beginning of a reply's body how the scheduler's reply is passed on.
 ///
-/// Whatever the scheduler's status is, the client gets HTTP 200 and the scheduler's body unchanged. The body is an
-/// envelope, with the scheduler's result, code, message and data. bcs-mesos-driver passes on every body. But clients
-/// expect an envelope, so this program replaces any other body by an envelope with the code for a request that failed
-/// at the upstream.
+/// Whatever the scheduler's status is, the client gets HTTP 200 and the scheduler's body unchanged. Clients expect an
+/// envelope with result, code, message and data, so any other body is replaced by one.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.
 pub fn relay(status: StatusCode, start: &[u8]) -> Relay {

@@ -27,10 +27,8 @@ const SCHEME: &str = "customresources";
 /// The definitions in the resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as
 /// the host; dropping this ends the watch of the resources.
 ///
-/// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a
-/// name or namespace gets the name or namespace of its resource. An updated definition stays in its resource, and a new
-/// one gets a resource in the store's namespace. Every write succeeds only if the resource still has the version that
-/// was read. A transaction cannot cover several resources, so the store takes one change at a time.
+/// The `spec` of a resource is the definition. A definition without a name or namespace gets the name or namespace of
+/// its resource. A transaction cannot cover several resources, so the store takes one change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: WatchedResources,

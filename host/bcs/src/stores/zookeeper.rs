@@ -38,9 +38,7 @@ const MAX_NODE_BYTES: usize = 1_000_000;
 
 /// The definitions in the nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
-/// A node without data is not a definition: it remains if a program is killed while it creates a definition. If the
-/// root does not exist, the first write creates it. The node of a namespace remains after its last definition is
-/// deleted.
+/// A node without data is not a definition: it remains if a program is killed while it creates a definition.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -140,7 +138,7 @@ impl ZooKeeperStore {
     }
 
     /// Returns a write that prevents two definitions for one operation and kind, or `None` if it is not needed. The
-    /// write fails if another change that needs this protection has written the root since the definitions were read.
+    /// write fails if another change to operations and kinds was written since the definitions were read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
         if changes
             .iter()

@@ -12,10 +12,8 @@
 //! - a daemonset has no `raw_json`: its unknown fields are copied next to `version`, and the unknown fields of its
 //!   `spec` and of its template's `spec` are copied into the version.
 //!
-//! A field is left out where the scheduler has a field of that name, whatever its letter case, such as `docker` or
-//! `dataClass` in a container: the scheduler would refuse its type, or act on it although the driver lets no client set
-//! it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as in
-//! bcs-mesos-driver.
+//! A field is left out where the scheduler has a field of that name, such as `dataClass` in a container: the scheduler
+//! would refuse its type, or act on it although the driver lets no client set it.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json, value::RawValue};

@@ -32,10 +32,7 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Vec<Self>, ZooKeeperError>> + Send;
 }
 
-/// A registered member: a child whose name ends with a sequence number.
-///
-/// As in BCS, the sequence number is the last 10 characters of a name. Children whose names do not end with one are not
-/// members.
+/// A child whose name ends with a sequence number: as in BCS, its last 10 characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredMember {
     /// The name of the member's node, which is the last part of its path.

@@ -8,8 +8,7 @@ pub struct EnsembleConfig {
     pub servers: EnsembleAddress,
     /// The user who may change the nodes that this program creates. Default: none, so everyone may change them.
     pub digest: Option<ZooKeeperDigest>,
-    /// The time after which the ensemble ends a silent session and removes its ephemeral nodes. The ensemble adjusts it
-    /// to its own bounds. Default: 10 s.
+    /// The time after which the ensemble ends a silent session and removes its ephemeral nodes. Default: 10 s.
     pub session_timeout: Duration,
 }
 
@@ -34,8 +33,8 @@ pub struct ZooKeeperDigest {
 }
 
 impl ZooKeeperDigest {
-    /// Creates the user with this name and password. The name must not contain a colon, because a colon separates it
-    /// from the password. Both may be empty, as in a BCS that was built without them.
+    /// Creates the user with this name and password. The name must not contain a colon. Both may be empty, as in a BCS
+    /// that was built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),

@@ -20,7 +20,7 @@ pub struct NodeRegistration {
 }
 
 /// Keeps a node registered until this is withdrawn or dropped. If the session is lost, or the node is deleted, creates
-/// the node again, after a deletion within 3 s.
+/// the node again.
 #[derive(Debug)]
 pub struct HeldRegistration {
     state: watch::Receiver<RegistrationState>,

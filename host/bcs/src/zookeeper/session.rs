@@ -90,8 +90,8 @@ impl SessionState {
 }
 
 impl ZooKeeper {
-    /// Opens a session with this ensemble. Returns at once: a task connects to the ensemble, and retries after 0.1 s at
-    /// first, and later every 2 s. Must be called in a tokio runtime.
+    /// Opens a session with this ensemble. Returns at once: a task connects to the ensemble, and retries. Must be
+    /// called in a tokio runtime.
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
         let is_authenticated = config.digest.is_some();
@@ -127,8 +127,8 @@ impl ZooKeeper {
 
     /// Returns a client of the current session. If there is no session, waits up to 2 s for one.
     ///
-    /// The client is useless after its session has ended, so it must not be kept for later tasks. A request that is
-    /// made while the connection is lost waits as long as the session lasts, so every request needs a timeout.
+    /// The client is useless after its session has ended. A request that is made while the connection is lost waits as
+    /// long as the session lasts, so every request needs a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
         match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
             Ok(client) => Ok(client),

@@ -12,11 +12,10 @@ use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEv
 type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 
 /// A watch of a node, as a future: it completes when the node has changed, or with an error when the session has ended.
-/// It may be dropped.
 ///
-/// When a watch of the client library is dropped, the library tells the server to remove it. A server of version 3.4
-/// does not support that request, and closes the connection. So a task holds the library's watch until it fires or the
-/// session ends. If a node is read repeatedly, its watch should be reused, so that such tasks do not accumulate.
+/// It may be dropped: a task holds the library's watch until it fires, because a server of version 3.4 closes the
+/// connection when the library removes a watch. If a node is read repeatedly, its watch should be reused, so that such
+/// tasks do not accumulate.
 #[derive(derive_more::Debug)]
 #[debug("NodeWatch {{ has_fired: {:?}, .. }}", event.is_none())]
 pub struct NodeWatch {

@@ -1,7 +1,7 @@
 //! Starts real ZooKeeper servers from Debian's package for tests, each on a loopback address of its own.
 //!
 //! Other crates include this file with `#[path]`; they need `tempfile`, and `rustix` with its feature `process`. All
-//! functions block, for about a second if they start a server.
+//! functions block.
 
 #![allow(
     dead_code,

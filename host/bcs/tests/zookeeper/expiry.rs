@@ -5,11 +5,11 @@ use std::{
     net::TcpStream,
 };
 
-/// Ends a session as if ZooKeeper had not heard from its client for too long: its ephemeral nodes are removed, and the
-/// client finds out that the session has expired. `address` may belong to any server of the ensemble.
+/// Ends a session as if ZooKeeper had not heard from its client for too long. `address` may belong to any server of the
+/// ensemble.
 ///
-/// This opens another connection with the same session, and closes the session. For that, the session's number
-/// suffices, because ZooKeeper derives the password of a session from it (`generatePasswd` in its `ZooKeeperServer`).
+/// This connects with the same session and closes it. ZooKeeper derives the password of a session from its number
+/// (`generatePasswd` in its `ZooKeeperServer`).
 pub(crate) fn expire(address: &str, session: i64) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut connect = Vec::new();

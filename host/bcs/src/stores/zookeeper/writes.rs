@@ -13,9 +13,8 @@ pub(super) struct NodeWrite {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all of these writes, or none of them. Transactions of ZooKeeper 3.4 lack the operation with which newer
-/// clients create nodes. So new nodes are created before the transaction, without data: they are not definitions until
-/// it is committed.
+/// Makes all of these writes, or none of them. ZooKeeper 3.4 cannot create nodes in a transaction as newer versions do,
+/// so new nodes are created before it, without data.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [NodeWrite],
