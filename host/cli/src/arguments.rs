@@ -38,7 +38,6 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
             let near = did_you_mean(&path.file_name().unwrap_or_default().to_string_lossy(), names);
             Err(format!("there is no such file or directory{near}"))
         }
-        // Only a missing file is reported here. Every other problem with the path is reported when the file is read.
         _ => Ok(path),
     }
 }
@@ -65,7 +64,6 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Returns the given paths. If none are given, returns the paths of the definitions in the configuration.
 pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
     match (config, given) {
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
@@ -73,8 +71,7 @@ pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Confi
     }
 }
 
-/// Reads the definition texts in these files and directories. For the path `-`, reads the text from `input`, which is
-/// standard input.
+/// Reads the definition texts in these files and directories. The path `-` stands for `input`.
 pub(crate) fn read_definitions(
     paths: &[PathBuf],
     input: &mut impl Read,

@@ -243,7 +243,6 @@ async fn table(
 }
 
 impl Arguments {
-    /// Builds the table of the chains to audit with, and for `--against` the table to compare with.
     async fn tables(
         &self,
         config: Option<&Config>,

@@ -55,14 +55,12 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The duration of a round, in which each version is measured once: long enough for thousands of calls, and short
-/// enough that a disturbance of the machine affects both versions.
+/// The duration of a round, in which each version is measured once.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The minimum number of rounds for a comparison of two versions.
 const LEAST_ROUNDS: u32 = 12;
 
-/// The number of requests for which the written memory is measured. As many requests are sent before them, to warm up.
+/// The number of requests for which the written memory is measured.
 const MEMORY_REQUESTS: usize = 5;
 
 struct BenchedVersion {
@@ -126,8 +124,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns an error if the request fails or no chain matches it, because its duration would say nothing about the
-/// hooks.
 async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     let place = &found.place;
     let outcome = table.admit(found.request.clone()).await;
@@ -144,8 +140,7 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median number of bytes that plugins write per request; `None` if there are no plugins, or if the kernel
-/// cannot measure this.
+/// Returns the median number of bytes that plugins write per request. `None` if the kernel cannot measure this.
 async fn touched_bytes(table: &Table, meter: &CallMeter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
@@ -159,8 +154,7 @@ async fn touched_bytes(table: &Table, meter: &CallMeter, requests: &[LocatedRequ
     quantile(&touched, 0.5)
 }
 
-/// Measures all versions in each round. Their order is reversed from round to round, and the first rounds do not count,
-/// because they warm up the machine.
+/// Measures all versions in each round, in alternating order. The first rounds warm up the machine.
 async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
     let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
@@ -178,8 +172,7 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // The loop has reversed the versions after each round. After an odd number of rounds, one more reversal restores
-    // the order in which they were given.
+    // After an odd number of rounds, the order is reversed.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }

@@ -97,7 +97,6 @@ fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
 /// If the CA is valid for less than this time, the report advises making a new one.
 const LAST_YEAR: Duration = Duration::days(365);
 
-/// Makes and writes all certificates. If that fails, existing files are unchanged.
 fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<CertificateReport> {
     let ca_files = match &arguments.ca {
         Some(path) => CertificateFiles {
@@ -177,7 +176,6 @@ fn planned(
     Ok(planned)
 }
 
-/// Reads the CA that signs the certificates, or creates it if it does not exist. Returns whether it is new.
 fn authority(
     files: &CertificateFiles,
     arguments: &Arguments,
@@ -203,8 +201,8 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // ca.pem is replaced before the key of the CA. If the program is interrupted in between, ca.pem contains
-            // both CAs, and the key belongs to the previous one, so both files remain usable.
+            // If the program is interrupted before the key is replaced, ca.pem contains both CAs, so both files are
+            // usable.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;
@@ -224,8 +222,7 @@ fn authority(
     }
 }
 
-/// Writes a certificate and its key as temporary files, and then renames both, so that a program hardly ever reads an
-/// old file with a new one. The key is renamed first, because a certificate without its key causes less clear errors.
+/// The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

@@ -99,7 +99,6 @@ enum CheckReport {
     Valid {
         definitions: Definitions,
         warnings: Vec<String>,
-        /// The stores of definitions that `check` did not read, such as ZooKeeper.
         unchecked: Vec<String>,
     },
     Documents {
@@ -114,14 +113,12 @@ struct StageMistake {
     location: Location,
     chain: Arc<str>,
     stage: Arc<str>,
-    /// Whether the mistake is in the candidate of the stage, not in its plugin.
     candidate: bool,
     message: String,
 }
 
 impl StageMistake {
-    /// Returns a mistake for each setting that the plugin rejected. If the error is not about settings, returns one
-    /// mistake for the whole stage.
+    /// Returns a mistake for each setting that the plugin rejected, or one for the whole stage.
     fn all_of(error: &StageError) -> Vec<Self> {
         let of = |location, message| Self {
             location,
@@ -171,9 +168,7 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// Rewrites an error so that each mistake in a stage names the field to correct, as in the output of `check`. If the
-/// error is about an unreachable server, returns it unchanged, because it is not about a field and has an exit code of
-/// its own.
+/// Makes each mistake in a stage name the field to correct. Other errors are returned unchanged.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {
@@ -197,8 +192,7 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     };
     if !arguments.documents_only {
-        // The host loads only the plugins of stages. A plugin that no stage calls is added as a stage, so that it is
-        // loaded and checked.
+        // The host loads only the plugins of stages, so a plugin that no stage calls is added as a stage.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
@@ -226,8 +220,7 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // An exception may name a stage of a store that is not read. Then an unknown stage is only a warning; if all
-        // stores are read, it is a mistake.
+        // The stage may be in a store that is not read.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
@@ -250,8 +243,6 @@ fn unread_stores(config: Option<&Config>) -> Vec<String> {
     unread.map(|place| place.name()).collect()
 }
 
-/// Reads the chains and exceptions in all documents, and the configuration. If there is nothing to read, returns a
-/// mistake for each directory without definitions.
 fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
@@ -274,9 +265,7 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it to such chains
-/// of the cluster. Chains in files that the configuration names may use all features, because these files belong to the
-/// operator.
+/// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {

@@ -99,7 +99,6 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
         .await;
         let is_passed = test(arguments).await?.success();
         if !is_serving {
-            // A chain that cannot be served is reported. The next change of a file leads to another attempt.
             match serve(arguments, chain).await {
                 Ok(()) => is_serving = true,
                 Err(error) => anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error)),
@@ -115,7 +114,6 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
     }
 }
 
-/// Runs `admittance test` in a separate process, because tests start other processes and may take long.
 async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     let mut command = Command::new(host::running_program());
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
@@ -128,7 +126,6 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     Ok(command.status().await?)
 }
 
-/// Starts to serve the chain. The host reloads the chain when its files or modules change.
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let mut config = match &arguments.config {
         Some(path) => Config::read(path)?,
@@ -163,8 +160,6 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-/// Returns the paths whose changes start another build: the chain, the project's files, and all directories of code and
-/// tests.
 fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];

@@ -11,8 +11,7 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// Returns the directory of modules and their compiled forms: `named`, or the user's default directory. If the default
-/// cannot be created, warns and returns `None`. A problem with `named` is reported when it is used.
+/// Returns `named`, or the user's default directory. If the default cannot be created, warns and returns `None`.
 pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
@@ -23,8 +22,6 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// Returns the directory for the history of this configuration: `named`, or the user's default directory if it can be
-/// created.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(
@@ -78,15 +75,14 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// Returns the directory in which the history is kept by default. For a systemd service, it is below `STATE_DIRECTORY`.
+/// For a systemd service, the default is below `STATE_DIRECTORY`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || env::split_paths(&variable("STATE_DIRECTORY")?).find(|path| path.is_absolute());
     let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
-    // Several drivers may run on one machine, each with its own configuration. So the path of the configuration
-    // determines the directory.
+    // Several drivers may run on one machine, each with its own configuration.
     let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
     let name: String = Digest::of(canonical.as_os_str().as_bytes())
         .to_hex()

@@ -160,7 +160,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
     Ok(findings)
 }
 
-/// Checks the clock of this machine. If it is slow, certificates and signatures seem not to be valid yet.
+/// If the clock is slow, certificates and signatures seem not to be valid yet.
 fn clock(config: &Path, now: SystemTime) -> Option<DoctorFinding> {
     let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {
@@ -251,7 +251,6 @@ fn directory(subject: &'static str, path: Option<&Path>) -> DoctorFinding {
     }
 }
 
-/// Checks whether a server of the upstream replies to a request. Any status is good enough.
 async fn upstream(config: &Config) -> Option<DoctorFinding> {
     const SUBJECT: &str = "upstream";
     let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {

@@ -16,11 +16,9 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use metrics_util::MetricKindMask;
 use parking_lot::Mutex;
 
-/// The label with the name of a cluster. It needs a limit, because users of a gateway may create any number of
-/// clusters.
+/// Users of a gateway may create any number of clusters, so the values of this label are limited.
 const CLUSTER: &str = "cluster";
-/// The labels whose number of different values is limited, with the maximum. Most values are names that authors of
-/// definitions choose; a `path` is the path of a ZooKeeper node.
+/// The maximum number of different values of each label. Most values are names that users choose.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
@@ -31,7 +29,6 @@ const MOST_VALUES: [(&str, usize); 8] = [
     ("path", 4096),
     ("stage", 4096),
 ];
-/// The value that replaces all values of a label beyond its limit.
 const OTHER: &str = "other";
 /// A metric with a cluster label is forgotten if its value has not changed for this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -61,10 +58,9 @@ impl ExportedMetrics {
 #[derive(Debug)]
 struct Exporter {
     lasting: PrometheusRecorder,
-    /// The recorder of metrics with a cluster label. It forgets metrics whose values do not change.
     of_clusters: PrometheusRecorder,
     forgotten_after: Duration,
-    /// The different values so far of each label in [`MOST_VALUES`], each with the time of its last use.
+    /// The values of each label in [`MOST_VALUES`], each with the time of its last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
 
@@ -87,8 +83,7 @@ impl Exporter {
         ExportedMetrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Returns the recorder for a metric, and the key under which to record it. In this key, `other` replaces the label
-    /// values that exceed a limit.
+    /// Returns the recorder for a metric, and its key, in which `other` replaces the values that exceed a limit.
     fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {
@@ -117,8 +112,7 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Records that a label has this value. Returns `false` if the value is new, but the label has `most` values
-    /// already.
+    /// Returns `false` if the value is new, but the label has `most` values already.
     fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut locked = self.values.lock();

@@ -24,7 +24,6 @@ pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Describes an error about reading a file, and says how to fix it if that is known.
 pub(crate) fn described(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; let this user read it"),
@@ -61,7 +60,6 @@ impl<'a> FileDraft<'a> {
             io::Result::Ok(file)
         };
         let file = write().map_err(|error| {
-            // The error's own message would name the temporary file, so this one names `path`.
             at(path)(match error.kind() {
                 io::ErrorKind::NotFound => {
                     "its directory does not exist; create it, or name another".to_owned()
@@ -72,8 +70,7 @@ impl<'a> FileDraft<'a> {
         Ok(Self { path, file })
     }
 
-    /// Gives the temporary file its final name. If a file of that name exists, replaces it if `replace` is true, and
-    /// else returns an error.
+    /// Gives the temporary file its final name. If a file has that name already, `replace` must be true.
     pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
         let published = if replace {
             self.file.persist(self.path)

@@ -45,7 +45,6 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// The heading for all commands that `GROUPS` does not name.
 const OTHERS: &str = "Shell and editor";
 
 pub(crate) fn program() -> Command {
@@ -67,8 +66,7 @@ pub(crate) fn program() -> Command {
     program.help_template(template)
 }
 
-/// Adds a group of commands to the help template. clap lays the group out and wraps it, as it does with its own lists
-/// of commands.
+/// clap lays the group out and wraps it, as it does with its own lists of commands.
 fn add_group<'a>(template: &mut String, heading: &str, commands: impl Iterator<Item = &'a Command>) {
     let group = Command::new("group")
         .help_template("{subcommands}")

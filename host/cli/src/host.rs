@@ -7,16 +7,13 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Returns the configuration of the sandbox. Plugins are compiled by a child process of the very program that is
-/// running, even if its file has been replaced since the start.
+/// Plugins are compiled by the program that is running, even if its file has been replaced since the start.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
     sandbox.compiler = Some(running_program());
     sandbox
 }
 
-/// Returns the path of the running program. On Linux, this path leads to the program that was started, even if an
-/// upgrade has replaced its file.
 pub(crate) fn running_program() -> PathBuf {
     if cfg!(target_os = "linux") {
         "/proc/self/exe".into()
@@ -25,8 +22,7 @@ pub(crate) fn running_program() -> PathBuf {
     }
 }
 
-/// Returns a host builder with the configured settings for modules and plugins. Modules are kept in `store`. If it is
-/// `None`, they are kept in the configured directory, or else in the user's default directory.
+/// Modules are kept in `store`, in the configured directory, or in the user's default directory.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let mut builder = Host::builder()
         .on_progress(progress::show())
@@ -41,8 +37,7 @@ pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBu
     }
 }
 
-/// Returns a [`builder`] that has in addition what evaluating requests needs: the namespaces, webhook addresses and
-/// request timeout of the configuration.
+/// Returns a [`builder`] with the namespaces, webhook addresses and request timeout of the configuration.
 pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let builder = builder(config, store);
     let Some(config) = config else {

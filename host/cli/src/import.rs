@@ -73,8 +73,6 @@ const NO_FILE: &str = "imported.yaml";
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
     let writes = !arguments.dry_run;
-    // If the output file exists, this is reported before anything is read. It is checked once more when the output is
-    // written.
     if writes && !arguments.force && to.exists() {
         return Err(format!(
             "{} already exists; give --force to replace it, or another --to",
@@ -144,7 +142,6 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
         ]);
     }
     let mut text = table.text();
-    // A policy with several bindings has the same notes for each of them, so a repeated note is left out.
     let mut noted = Vec::new();
     for definition in &imported.definitions {
         let of_chain = (&definition.chain, &definition.notes);

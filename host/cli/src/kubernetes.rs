@@ -184,7 +184,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// Returns whether the cluster supports a feature. If no version is given, the cluster is assumed to be recent.
+    /// Without a version, the cluster is assumed to be recent.
     fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }
@@ -229,7 +229,6 @@ struct PreparedInstallation {
     configuration: Configuration,
     bundle: Bundle,
     needs: ClusterNeeds,
-    /// The chains of all definitions, including resources of the cluster.
     chains: Vec<ChainDefinition>,
 }
 
@@ -245,8 +244,7 @@ impl PreparedInstallation {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The manifests do not contain the webhooks, because the API server would call them before a Pod can
-            // answer. The leader registers them later.
+            // The API server would call the webhooks before a Pod can answer, so the leader registers them later.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();
@@ -311,7 +309,6 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     };
     let prepared = PreparedInstallation::new(installation)?;
     if let Some(certs) = &installation.certs {
-        // A certificate for another Service is reported here, rather than later by the API server.
         Certificates::read(certs, installation, now)?;
     }
     chart::write(directory, &chart::files(installation, &prepared)?)?;

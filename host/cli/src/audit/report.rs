@@ -32,21 +32,16 @@ pub(super) enum AuditFormat {
 /// and is only counted.
 #[derive(Debug)]
 pub(super) struct AuditReport {
-    /// Whether the audit compares the chains with a second table of chains.
     compares: bool,
-    /// The number of audited objects of each resource.
     objects: BTreeMap<String, u64>,
-    /// The number of objects with each verdict, by namespace. The key `None` stands for the objects without a
-    /// namespace.
+    /// The key `None` stands for the objects without a namespace.
     verdicts: BTreeMap<Option<String>, BTreeMap<AuditVerdict, u64>>,
     /// The findings that the report shows, at most [`FINDINGS`].
     findings: Vec<Finding>,
-    /// The number of further findings that the report leaves out.
     left_out: u64,
     /// Whether the chains would refuse any object. If there is a second table of chains, objects that it would refuse
     /// as well do not count.
     refuses: bool,
-    /// The resources whose objects could not all be listed, with the reasons.
     not_listed: Vec<(String, String)>,
 }
 
@@ -89,8 +84,6 @@ impl AuditReport {
         self.not_listed.push((resource, why.to_owned()));
     }
 
-    /// Returns whether all objects were audited, and the chains would refuse none that the second table does not refuse
-    /// too.
     pub(super) fn is_clean(&self) -> bool {
         self.not_listed.is_empty() && !self.refuses
     }
@@ -104,7 +97,6 @@ impl AuditReport {
             AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             AuditFormat::Yaml => to_yaml(&self.json()),
             AuditFormat::Reports => {
-                // Resources of OpenReports have no field for the number of omitted findings, so the number is logged.
                 if let Some(left_out) = self.left_out() {
                     tracing::warn!("{left_out}");
                 }

@@ -13,8 +13,7 @@ use crate::{
     table::{TableCell, TextTable},
 };
 
-/// Two copies of one module in a process can differ in speed by this ratio, because they lie at different addresses in
-/// memory. A difference between two versions that is not larger means nothing.
+/// Two copies of one module can differ in speed by this ratio, because they lie at different addresses in memory.
 const PLACEMENT_NOISE: f64 = 0.02;
 
 /// The measurements of one version. Scripts depend on the JSON form, so fields may only be added.
@@ -47,8 +46,7 @@ pub(super) struct BenchReport {
     comparison: Option<VersionComparison>,
 }
 
-/// The time of the second version divided by the time of the first. At 0.9, for example, the second version takes 10 %
-/// less time.
+/// The time of the second version divided by the time of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
@@ -105,9 +103,7 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Compares the medians of both versions in each round. The bounds are a 99 % confidence interval of the median of
-    /// the ratios. It follows from the binomial distribution, because each ratio lies below the true median with a
-    /// probability of one half.
+    /// Compares the medians of both versions in each round. The bounds are a 99 % confidence interval.
     fn new(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let pairs = first.iter().zip(second);
         let ratios = pairs.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
@@ -213,7 +209,6 @@ mod tests {
             (&[100], &[110], ComparisonVerdict::Slower),
             (&[1000], &[1015], ComparisonVerdict::Same),
             (&[1000], &[985], ComparisonVerdict::Same),
-            // Noise of 10 % hides a difference of 1 %, but not a difference of 20 %.
             (
                 &[95, 105, 100, 110, 90],
                 &[101, 96, 111, 91, 106],
@@ -224,7 +219,6 @@ mod tests {
                 &[120, 125, 119, 130, 118],
                 ComparisonVerdict::Slower,
             ),
-            // A few disturbed rounds do not change the verdict.
             (&[100], &[90, 90, 90, 90, 500], ComparisonVerdict::Faster),
         ] {
             let comparison = VersionComparison::new(&rounds(first), &rounds(second)).unwrap();

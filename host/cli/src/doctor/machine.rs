@@ -11,10 +11,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::DoctorFinding;
 
-/// The free disk space in bytes that the store or the history needs. With less, writing to them may fail.
+/// The free disk space that the store or the history needs, in bytes.
 pub(super) const NEEDED_SPACE: u64 = 1 << 30;
 
-/// The first version of Linux in which the threads that serve requests can interrupt the threads that run plugins.
+/// The first version of Linux in which threads that serve requests can interrupt threads that run plugins.
 const KERNEL: (u32, u32) = (6, 12);
 
 /// The number of file descriptors that suffice for thousands of connections.
@@ -23,7 +23,7 @@ const DESCRIPTORS: u64 = 65_536;
 pub(super) struct MachineLimits {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
     release: String,
-    /// The maximum number of open files to which a process may raise its limit; `None` if there is no limit.
+    /// The maximum to which a process may raise its limit; `None` if there is no limit.
     descriptors: Option<u64>,
 }
 

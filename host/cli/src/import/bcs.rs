@@ -10,8 +10,7 @@ use crate::files;
 /// The maximum size of a BCS configuration in bytes. Real ones have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// Sections of BCS's configurations whose names are not part of their keys: those in the documentation of bcs-api.yaml,
-/// and `bke` in its JSON variant.
+/// The sections whose names are not part of the keys in them.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -26,8 +25,7 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// The keys of BCS without an equivalent, each with the reason or an alternative. A key that ends in `.`, `_` or `-`
-/// stands for all keys that begin with it. The first row that matches applies.
+/// Why these keys have no equivalent. A key that ends in `.`, `_` or `-` is a prefix. The first match applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -95,7 +93,7 @@ const LOGGER: [&str; 8] = [
     "log_backtrace_at",
 ];
 
-/// A configuration of BCS. A key is removed when it has been converted, so the remaining keys have no equivalent.
+/// A key is removed when it has been converted, so the remaining keys have no equivalent.
 struct OriginalConfig {
     /// The configured values by key. A key contains the names of its sections, except those in `SECTIONS`.
     values: BTreeMap<String, Value>,
@@ -153,8 +151,7 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections `listen` and `admin` of the new configuration. The certificate is in `listen`, and so is
-    /// the CA of clients if `asks_clients` is true.
+    /// Returns the sections `listen` and `admin`. `asks_clients` adds the CA of clients.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
@@ -177,8 +174,6 @@ impl OriginalConfig {
         text
     }
 
-    /// Returns the TLS settings for connections to drivers or schedulers. Returns empty text if no certificates are
-    /// configured.
     fn client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
         let pair = self
@@ -205,8 +200,7 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Returns the section `zookeeper` of the new configuration. Each ensemble is given by its name, the key of its
-    /// servers in BCS's configuration, and its default servers. An ensemble without servers is left out.
+    /// Each ensemble is given by its name, the key of its servers in BCS's configuration, and its default servers.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
@@ -223,8 +217,7 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns the section `registration` as a comment. The operator activates it after a test, because clients then
-    /// begin to use this program.
+    /// Returns the section `registration` as a comment, because clients begin to use a registered program at once.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let address = self.take("external_ip").zip(self.take("external_port"));
@@ -311,7 +304,7 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let mut text = header(path);
     if !original.values.contains_key("server_cert_file") {
-        // If no certificate is configured, bcs-api serves only its insecure port, so that port is taken over.
+        // Without a certificate, bcs-api serves only its insecure port.
         for (key, insecure) in [("address", "insecure_address"), ("port", "insecure_port")] {
             if let Some(value) = original.values.remove(insecure) {
                 original.values.insert(key.to_owned(), value);
@@ -425,7 +418,6 @@ unheard_of: 1
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        // The output contains no password, and no comment about a key without a value.
         assert!(!text.contains("a:@b") && !text.contains("pid_dir"), "{text}");
         let flat = r#"{"address": "10.0.0.1", "bke": {"mysql_dsn": "u@tcp(h:1)/d", "peer_token": "secret"}}"#;
         let text = written(flat, gateway).unwrap();

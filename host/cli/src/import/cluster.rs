@@ -7,10 +7,9 @@ use serde_json::{Value as Json, json};
 
 use crate::cluster::ClusterArguments;
 
-/// The kind of Gatekeeper's templates. Each template defines a kind of constraints, whose objects are read too.
+/// Each template of Gatekeeper defines a kind of constraints, whose objects are read too.
 const TEMPLATE: &str = "ConstraintTemplate";
 
-/// The API version of the constraints whose kinds are defined by templates.
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
@@ -37,8 +36,7 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the name of a kind in API paths. This is its plural, except for mutators and expansion templates of
-/// Gatekeeper, which have a singular.
+/// Returns the name of a kind in API paths. Mutators and expansion templates of Gatekeeper have a singular there.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),
@@ -58,7 +56,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // If Gatekeeper has refused the template, the API server does not serve the template's kind of constraints.
+        // The list is missing if Gatekeeper has refused the template.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }
@@ -77,7 +75,7 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
     }
 }
 
-/// Writes objects as a list. The version and kind of each object are added, because the API server omits them in lists.
+/// The version and kind of each object are added, because the API server omits them in lists.
 fn list_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
     let with_kind = |mut item: Json| {
         if let Json::Object(fields) = &mut item {

@@ -24,22 +24,18 @@ pub(super) struct Bundle {
     pub(super) documents: BTreeMap<String, String>,
     /// The modules, sorted by name; empty if the image contains them.
     pub(super) modules: Vec<BundledModule>,
-    /// The directory in a Pod that contains the stock plugins. `None` unless a definition uses a stock plugin without
-    /// naming its file.
+    /// The directory of the stock plugins in a Pod. `None` if it is not needed.
     pub(super) stock_directory: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct BundledModule {
-    /// The end of the name of the ConfigMap that contains this module.
     pub(super) suffix: String,
     /// The names and contents of the module's file and its signature files.
     pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 impl Bundle {
-    /// Collects the texts of definitions, and the modules that they name. If the image contains the modules, they are
-    /// not collected.
     pub(super) fn collect(
         set: &DefinitionSet,
         definitions: &Definitions,
@@ -50,7 +46,7 @@ impl Bundle {
         let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
         for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
             for (part, plugin) in stage.plugins() {
-                // Only modules in files are collected, because the Pod can fetch all other modules itself.
+                // The Pod can fetch all other modules itself.
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
@@ -64,7 +60,7 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = TakenNames::default();
-        // All files are included, even if they define no stage: they may contain bindings, parameters or exceptions.
+        // Files without a stage may contain bindings, parameters or exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -95,9 +91,7 @@ impl Bundle {
     }
 }
 
-/// Parses the adapted documents as a Pod would, and checks that each names the module files of the Pod. Returns whether
-/// a stock plugin is used without the name of its file. For such plugins, a Pod needs an environment variable with the
-/// directory.
+/// Returns whether a stock plugin is used without the name of its file. The documents must name only files of the Pod.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents
@@ -174,8 +168,6 @@ impl CollectedModules {
             }
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
-                // A module that is found at two paths is included once. Two different modules with one file name are an
-                // error.
                 if *present != bytes {
                     return Err(same_name(first, path, &file_name));
                 }
@@ -199,7 +191,6 @@ impl CollectedModules {
             let suffix = format!("module-{}", slug(&file_name));
             names.add(&suffix, &path)?;
             let mut parts = vec![(file_name.clone(), bytes)];
-            // The files with the module's signatures are included, because the Pod verifies them.
             for suffix in SIGNATURE_SUFFIXES {
                 let mut path = path.clone().into_os_string();
                 path.push(suffix);
@@ -217,7 +208,6 @@ impl CollectedModules {
 
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
-    // The whole name of the ConfigMap may have at most 253 characters.
     let stem: String = stem.to_ascii_lowercase().chars().take(200).collect();
     let slug = stem.replace(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()), "-");
     match slug.trim_matches('-') {

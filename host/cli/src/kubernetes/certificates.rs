@@ -40,9 +40,7 @@ pub(super) const LOOPBACK: &str = "127.0.0.1";
 
 pub(super) struct CertifiedServer {
     host: String,
-    /// The name of the certificate file, without extension.
     file: String,
-    /// The arguments of `admittance certs` that make this certificate.
     pub(super) argument: String,
 }
 
@@ -80,7 +78,6 @@ impl Certificates {
         )?)
     }
 
-    /// Reads the certificate that `admittance certs --service NAME.NAMESPACE` wrote to a directory.
     pub(super) fn read(
         directory: &Path,
         installation: &Installation,
@@ -107,7 +104,6 @@ impl Certificates {
         Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
-    /// Validates the certificates as the API server will, and returns them.
     fn validated(
         [authority, certificate, key]: [Pem; 3],
         host: &str,

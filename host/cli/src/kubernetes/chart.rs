@@ -102,9 +102,7 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
     files
 }
 
-/// Returns the objects of the chart with its default values, and those that a chart must not contain: the namespace and
-/// the Secrets. The objects are in the order in which to apply them. The Secret with the certificate is included only
-/// if `certificates` is given.
+/// Returns the objects of the chart with its default values, the namespace and the Secrets, in the order to apply them.
 pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,
@@ -152,21 +150,17 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts about an installation's definitions and configuration in `files/installation.yaml`. Users of the chart
-/// cannot change them by values.
+/// The content of `files/installation.yaml`, which users of the chart cannot change by values.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {
     webhook_port: u16,
     admin_port: u16,
-    /// The scheme of the admin port: `HTTP` or `HTTPS`.
     admin_scheme: &'static str,
     admin_uses_webhook_certificate: bool,
-    /// Whether the Secret `RELEASE-admin` must exist, because it contains keys and tokens of the admin port.
     has_admin_secret: bool,
     grace_period_seconds: u64,
-    /// Whether the leader's Lease must be named after the release, because two installations would otherwise share the
-    /// default Lease.
+    /// Whether the leader's Lease must be named after the release, so that two installations do not share one.
     needs_lease: bool,
     calls_out: bool,
     stock_directory: Option<&'a str>,
@@ -228,7 +222,6 @@ impl<'a> InstallationFacts<'a> {
     }
 }
 
-/// Returns the settings that determine the defaults and the schema of the chart's values.
 fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Json {
     let configuration = &prepared.configuration;
     let replicas = installation.replicas;
@@ -252,7 +245,6 @@ fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Js
 
 fn chart(installation: &Installation) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    // The webhooks need match conditions, which Kubernetes has since 1.28.
     let oldest = installation
         .kubernetes_version
         .map_or_else(|| "1.28".to_owned(), |version| version.to_string());

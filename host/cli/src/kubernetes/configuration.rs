@@ -33,27 +33,21 @@ pub(super) struct Configuration {
     pub(super) client_ca: Option<String>,
     /// The files that the admin port needs, including keys and tokens.
     pub(super) admin_files: MountedTexts,
-    /// The files that all sections except `admin` name.
     pub(super) files: MountedTexts,
-    /// Whether the operator's configuration named credentials for registries. They are left out of the Pod's
-    /// configuration, because it is in a ConfigMap.
+    /// Whether credentials for registries were left out, because the Pod's configuration is in a ConfigMap.
     pub(super) had_credentials: bool,
-    /// Whether the operator's configuration named credentials for HTTP requests by plugins. They are left out of the
-    /// Pod's configuration, because it is in a ConfigMap.
+    /// Whether credentials for HTTP requests by plugins were left out.
     pub(super) had_plugin_credentials: bool,
-    /// Whether the operator's configuration named headers or a key for the collector of traces. They are left out of
-    /// the Pod's configuration, because it is in a ConfigMap.
+    /// Whether headers or a key for the collector of traces were left out.
     pub(super) had_tracing_secrets: bool,
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
-    /// Whether the Pods read chains that are stored as resources of the cluster.
     pub(super) reads_resources: bool,
     /// Where the webhooks' certificate comes from. `None` if the leader of the Pods does not write the webhook
     /// configurations.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,
-    /// The modules, webhooks and grants that namespaced chains may use.
     pub(super) namespaced: NamespacedChains,
     pub(super) policies: Vec<PolicySystem>,
     /// The longest time from a stop signal to the end of the program in the Pod.
@@ -95,7 +89,7 @@ impl Configuration {
         };
         let ca_file = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = ca_file.map(|file| read(&directory.join(file))).transpose()?;
-        // The operator's address is replaced, because a Pod does not have it; its port is kept.
+        // A Pod does not have the operator's address. The port is kept.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,
@@ -149,12 +143,9 @@ impl Configuration {
         limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        // These sections are removed, because the Pod's own are added below, or because the Pod reads namespaces from
-        // the cluster.
         for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
             given.remove(replaced);
         }
-        // Removes secrets, because a ConfigMap must not contain any.
         let mut without = |section: &str, key: &str| {
             let section = given.get_mut(section).and_then(Json::as_object_mut);
             section.and_then(|section| section.remove(key)).is_some()
@@ -218,13 +209,11 @@ impl Configuration {
     }
 
     pub(super) fn use_cluster(&mut self) {
-        // Replaces a kubeconfig that the configuration names, because that file is on the operator's machine and not in
-        // the Pod.
+        // The configured kubeconfig is on the operator's machine and not in the Pod.
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// Makes the Pod listen only on loopback, where the API server of its node calls it. If the Pod needs the cluster,
-    /// makes it connect with a kubeconfig among its files.
+    /// Makes the Pod listen only on loopback, and use a kubeconfig among its files if it needs the cluster.
     pub(super) fn serve_node(&mut self) {
         for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
             if let Some(Json::Object(section)) = self.root.get_mut(section) {
@@ -238,7 +227,6 @@ impl Configuration {
         }
     }
 
-    /// Adds an entry to `definitions` with which the Pods also read chains that are resources of the cluster.
     fn read_resources(&mut self, resources: Json) {
         self.reads_resources = true;
         let definitions = json!([RELATIVE_CHAINS, resources]);
@@ -246,8 +234,7 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Returns whether the leader's Lease must get the name of the installation. That is so if a Lease is needed and
-    /// `definitions` names none, because two installations would then share the default Lease.
+    /// Without a name of its own, two installations would share the default Lease.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut named = places.into_iter().flatten();
@@ -257,8 +244,7 @@ impl Configuration {
         }
     }
 
-    /// Makes the leader of the Pods write the webhook configurations. The leader also issues the certificate, unless it
-    /// is given in files. The Pod reads the name of its Service from the environment.
+    /// Makes the leader of the Pods write the webhook configurations, and issue the certificate unless it is in files.
     pub(super) fn keep_webhooks(
         &mut self,
         registration: &WebhookRegistration,

@@ -56,7 +56,6 @@ struct CrdKind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
-    /// The JSON Schema of definition files of this kind.
     schema: &'a str,
     add_rules: fn(&mut Json),
     /// The columns that `kubectl get` shows for fields of `spec`.
@@ -154,9 +153,7 @@ const KEPT_KEYWORDS: [&str; 13] = [
     "maxProperties",
 ];
 
-/// Converts a JSON Schema to a structural schema, in which there are no references, and every field has a type.
-/// Requirements that such a schema cannot express, such as "a string or an object", are checked only by the driver.
-/// Defaults are left out, because the API server would write them into resources.
+/// Converts a JSON Schema to a structural schema. Defaults are left out, because the API server would write them.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS
@@ -170,8 +167,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // In a structural schema, a field that accepts a string or a number has no type, but the keyword that is set
-        // here.
+        // A field that accepts a string or a number has no type.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();
@@ -194,8 +190,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
             continue;
         };
         match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
-            // The alternatives become a CEL rule, because the rule's message is clearer than the API server's message
-            // about alternatives.
+            // The message of a CEL rule is clearer than the API server's message about alternatives.
             Some(fields) => {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
@@ -221,8 +216,6 @@ fn only_required(schema: &Json) -> Option<&str> {
     required?.as_array()?.first()?.as_str()
 }
 
-/// Merges alternative schemas of an object into one schema with the fields of all. A CEL rule checks elsewhere which
-/// fields may occur together.
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
@@ -231,20 +224,18 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns a schema that accepts any value, with the given description. If the given type is `object`, it is kept.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // Any other type is left out, because it would require more: an array, for example, the schema of its items.
+        // Any other type would require more: an array, for example, the schema of its items.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
     result.into()
 }
 
-/// Returns the schema with its reference resolved. A keyword next to the reference replaces the same keyword of the
-/// referenced schema.
+/// A keyword next to the reference replaces the same keyword of the referenced schema.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own

@@ -11,8 +11,7 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Collects the files that the sections `modules`, `pluginHttp`, `tracing` and `signatures` name, and replaces their
-/// paths with the paths in a Pod.
+/// Collects the files that the sections name, and replaces their paths with those in a Pod.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =
@@ -33,8 +32,7 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTex
     Ok(files)
 }
 
-/// Collects the files that the section `admin` names, and replaces their paths with those in a Pod. The files contain
-/// keys and tokens, so they are mounted from a Secret.
+/// The files of the section `admin` contain keys and tokens, so they are mounted from a Secret.
 pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
@@ -51,7 +49,7 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     for (number, token) in (1_u32..).zip(entries(section.get_mut("tokens"))) {
         take(token.get_mut("file"), &format!("token-{number}"))?;
     }
-    // Tokens need TLS on every address except loopback, and a Pod's port is not on loopback, so TLS is added.
+    // Tokens need TLS on every address except loopback.
     if section.contains_key("tokens") && !section.contains_key("tls") {
         section.insert("tls".to_owned(), own_certificate());
     }
@@ -65,7 +63,6 @@ pub(super) fn own_certificate() -> Json {
     })
 }
 
-/// If this JSON value is the path of a file, reads the file, and replaces the path with the result of `new_path`.
 fn take(
     node: Option<&mut Json>,
     directory: &Path,
@@ -78,8 +75,7 @@ fn take(
     Ok(())
 }
 
-/// Adds a file and returns the name under which it is mounted. If another file has that name, a number is put before
-/// it.
+/// Adds a file and returns its name, with a number before it if another file has that name.
 fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     let own = key(path);
     let is_taken = |name: &str| {

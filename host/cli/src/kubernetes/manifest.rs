@@ -45,7 +45,6 @@ impl CommentedManifest {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Returns whether the object is too large for `kubectl apply`, which stores the object in an annotation.
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
         // 1024 bytes are left for the annotation's key and for other annotations.
@@ -53,7 +52,6 @@ impl CommentedManifest {
     }
 
     pub(super) fn text(&self) -> String {
-        // The YAML begins with the line `---`. The comment stands before this line, and is about the document after it.
         self.comment.clone() + &to_yaml(&self.object)
     }
 }
@@ -84,8 +82,7 @@ const KINDS: [&str; 17] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Writes a file for each kind of object. Each name begins with a number, because `kubectl apply -f DIRECTORY` applies
-/// files in the order of their names.
+/// Each file name begins with a number, because `kubectl apply -f DIRECTORY` applies files in order of names.
 pub(super) fn write(directory: &Path, manifests: &[CommentedManifest]) -> crate::Result<()> {
     fs::create_dir_all(directory).map_err(files::at(directory))?;
     for (index, kind) in KINDS.iter().enumerate() {
@@ -93,7 +90,7 @@ pub(super) fn write(directory: &Path, manifests: &[CommentedManifest]) -> crate:
         let text: String = of_kind.map(CommentedManifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if text.is_empty() {
-            // A file that an earlier run wrote for this kind is removed, because `kubectl apply` would apply it.
+            // A file of an earlier run would be applied too.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(files::at(&path)(error).into());

@@ -12,9 +12,7 @@ use serde_json::{Value as Json, json};
 /// What a Pod needs because of the chains: permissions in the cluster, and connections to servers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ClusterNeeds {
-    /// The kinds of objects that plugins, policies and namespace selectors read.
     kinds: BTreeSet<ClusterKind>,
-    /// Whether the Pod asks the API server what a user may do, for an expression or for a plugin.
     authorizer: bool,
     pub(super) calls_out: bool,
 }

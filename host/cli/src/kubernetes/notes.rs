@@ -20,8 +20,7 @@ pub(super) fn large_object_note(manifests: &[CommentedManifest]) -> Option<Strin
 }
 
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
-    /// The maximum size of modules in a chart. Helm stores a chart and its rendered objects in a Secret of at most 1
-    /// MiB, in which modules take 1.35 times their size.
+    /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();

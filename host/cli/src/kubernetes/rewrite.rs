@@ -10,12 +10,10 @@ use admittance_definitions::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,
-    /// The field of the stage that contains the plugin: `plugin` or `candidate`. `None` if the plugin is a member of a
-    /// policy group.
+    /// `plugin` or `candidate`; `None` if the plugin is a member of a policy group.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
-    /// Whether the file may lack the plugin's source. A Gatekeeper policy, for example, does not name the stock plugin
-    /// that evaluates it.
+    /// Whether the file may lack the source: a Gatekeeper policy, for example, does not name the stock plugin.
     pub(super) may_be_implied: bool,
 }
 
@@ -110,7 +108,6 @@ mod tests {
 
     #[test]
     fn replacing_a_plugin_source_leaves_the_rest_of_the_text_unchanged() {
-        // (stages of a chain, the source to replace; `None` if its form does not allow that)
         for (stages, expected) in [
             (
                 "  - name: s\n    plugin:\n      source: file:a.wasm # the one\n",

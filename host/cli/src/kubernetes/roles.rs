@@ -14,8 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::PreparedInstallation;
 
-/// Returns the rules of the Pods' ClusterRole. Those for webhook configurations are not among them, because the
-/// templates add them.
+/// The templates add the rules for webhook configurations.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();
@@ -33,8 +32,7 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     rules
 }
 
-/// Permits the Pods to read chains in the cluster and to report on them. If the admin API has users, also permits the
-/// Pods to change chains on their behalf.
+/// If the admin API has users, the Pods change chains on their behalf.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
@@ -50,8 +48,6 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     ]
 }
 
-/// Permits the leader to read the audited resources, and to write reports. If the configuration names no resources,
-/// those in the rules of the chains are audited.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
@@ -87,7 +83,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // Namespaces are read as well, because the configuration may exclude them by their labels.
+    // The configuration may exclude namespaces by their labels.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

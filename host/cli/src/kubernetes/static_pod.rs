@@ -29,7 +29,6 @@ use crate::files::{self, PUBLIC, SECRET};
 
 /// The directory that kubelets read static Pods from.
 const MANIFESTS: &str = "etc/kubernetes/manifests";
-/// The directory in the Pod that contains the directories of configuration, chains and certificates.
 const MOUNT: &str = "/etc/admittance";
 /// The namespace in which static Pods of the control plane are.
 const NAMESPACE: &str = "kube-system";
@@ -99,8 +98,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the files that a ConfigMap or Secret stands for, at the paths where the Pod reads them. Returns none for any
-/// other object.
+/// Returns the files that a ConfigMap or Secret stands for, at the paths where the Pod reads them.
 fn mounted(
     installation: &Installation,
     directory: &str,
@@ -171,7 +169,6 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
         {"name": "state", "mountPath": STATE},
     ]);
     if let Some(Json::Array(variables)) = container.get_mut("env") {
-        // This variable names the Service. It is not needed, because the API server calls the Pod without a Service.
         variables.retain(|variable| variable["name"] != "ADMITTANCE_SERVICE");
     }
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
@@ -180,8 +177,7 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod
 }
 
-/// Changes a webhook configuration so that the API server calls the Pod on its own node. Renames the configuration and
-/// its webhooks, because the API server requires certain names in files.
+/// Makes the API server call the Pod on its own node. In files, it requires certain names.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -197,8 +193,7 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Returns a ClusterRole with the permissions that the Pods need, and its binding to the user in the kubeconfig. This
-/// user must have the name of the installation.
+/// The user in the kubeconfig must have the name of the installation.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
@@ -235,8 +230,7 @@ pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation
     notes
 }
 
-/// Writes the files of a node below a directory. Removes the files of an earlier run first, because the Pod would read
-/// chains that are left there.
+/// The files of an earlier run are removed, because the Pod would read chains that are left there.
 pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

@@ -27,7 +27,6 @@ fn an_existing_authority_signs_further_certificates() {
     ));
     assert!(!second.path().join("ca.pem").exists());
 
-    // The option --force replaces certificates, but not the CA.
     let forced = certs(&first, "--service hook.ns --force").unwrap();
     assert_eq!(forced.ca_bundle, made.ca_bundle);
 }
@@ -49,8 +48,7 @@ fn a_new_authority_is_trusted_together_with_the_previous_one() {
         "it was not touched, and is trusted still"
     );
 
-    // After an interruption, ca.pem may contain the new CA while ca.key belongs to the previous one. Then the previous
-    // CA signs the certificates.
+    // After an interruption, ca.pem may contain the new CA while ca.key belongs to the previous one.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();

@@ -70,7 +70,6 @@ fn renewal_replaces_only_certificates_that_need_it() {
         let verb = if expected { "wrote" } else { "kept" };
         let printed = format!("{verb} {}", path.display());
         assert!(made.to_string().contains(&printed), "{case}: {made}");
-        // If the command runs once more, it changes nothing.
         let again = make(&line, now() + Duration::days(days)).unwrap();
         assert!(!again.certificates[0].entry.is_new, "{case}");
     }

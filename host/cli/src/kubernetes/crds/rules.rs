@@ -5,8 +5,6 @@
 use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json, json};
 
-/// Fields in the schema of `spec`, as paths for [`schema_at`], and the keywords that are added to the schema of each of
-/// them.
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
@@ -286,8 +284,7 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
-/// Returns the rule that an object has one of these fields: exactly one if `is_exclusive` is true, and at least one if
-/// it is false.
+/// Returns the rule that an object has exactly one of these fields, or at least one if `is_exclusive` is false.
 pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
     let present: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
     let names = fields.iter().map(|field| format!("`{field}`"));

@@ -96,7 +96,6 @@ fn paths_in_the_admin_section_are_changed_to_the_mounted_secret() {
         ]
     );
 
-    // Tokens require TLS, so the installation's certificate is added.
     let (section, files) = of(&json!({"tokens": [digest]})).unwrap();
     assert!(files.is_empty());
     assert_eq!(section["tls"]["key"], "../tls/tls.key");

@@ -18,8 +18,7 @@ use self::evaluator::Schemas;
 use super::{super::structural, *};
 use crate::schema;
 
-/// The maximum cost that an API server allows for one rule. The next constant is the maximum for all rules of a
-/// definition.
+/// The maximum cost that an API server allows for one rule.
 const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
 
@@ -88,7 +87,6 @@ fn valid_cel() -> Json {
     json!({"validations": [{"expression": "true"}]})
 }
 
-/// Returns definitions with one mistake each, which both the CEL rules and the reader of definitions must find.
 fn invalid_definitions() -> Vec<Json> {
     let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
     let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
@@ -187,7 +185,6 @@ async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
         assert!(read(&document).is_err(), "the reader accepts {document:#}");
         seen.extend(messages);
     }
-    // Each rule must have refused at least one of the invalid definitions.
     for kind in ["AdmissionChain", "AdmissionException"] {
         each_place(&spec_schema(kind), 1, &mut |schema, _| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
@@ -235,8 +232,7 @@ async fn documented_definitions_satisfy_the_cel_rules() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // The documented examples contain relative paths. They are made absolute, because a resource cannot have
-        // relative ones.
+        // A resource cannot have relative paths.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -262,8 +258,7 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` for each part of the schema, together with the maximum number of values in a document that the part
-/// describes. The number is `u64::MAX` if there is no maximum.
+/// Calls `act` for each part of the schema, with the maximum number of values in a document that it describes.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
@@ -278,9 +273,7 @@ fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u6
     }
 }
 
-/// Returns an upper bound for the cost of evaluating a rule for one value. Each word of the rule costs 1, times the
-/// number of items in the lists that the rule goes through. Each string that the rule reads costs a tenth of its
-/// length.
+/// Returns an upper bound for the cost of evaluating a rule for one value.
 fn cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: Vec<&str> = rule
@@ -304,8 +297,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // A string that is free text has a cost. Strings of an enumeration are short, so their cost is ignored,
-                // and the fields of objects are counted by rules of their own.
+                // Strings of an enumeration are short.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }
@@ -344,7 +336,6 @@ fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
             assert!(schema_at(&mut schema, place).is_some(), "{kind}: {place}");
         }
     }
-    // Asserts that a rule exists wherever the schema of files requires one of several fields.
     fn compare(of_files: &Json, root: &Json, of_resources: &Json, place: &str) {
         let of_files = Json::Object(super::super::resolved(of_files, root));
         let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {

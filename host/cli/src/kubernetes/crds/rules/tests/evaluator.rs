@@ -17,10 +17,8 @@ use serde_json::{Value as Json, json};
 use super::{LIST_TYPE, VALIDATIONS, spec_schema};
 use crate::schema;
 
-/// The schemas for a kind of definition: one for files, and one for resources of a cluster, to which rules belong.
 pub(super) struct Schemas {
     of_files: Json,
-    /// The schema for resources. Except in `spec`, it is the same as the schema for files.
     of_resources: Json,
     pub(super) rules: SchemaRules,
 }
@@ -67,9 +65,7 @@ impl Schemas {
 /// The path segment that stands for any item of a list, or any value of an object with free keys.
 const EACH: &str = "[]";
 
-/// The CEL rules of a field and of the fields in it, evaluated by this program's CEL.
 pub(super) struct SchemaRules {
-    /// The rules of this very field as conditions, each with its message.
     own: Vec<(CelConditions, String)>,
     inner: BTreeMap<String, SchemaRules>,
 }
@@ -103,7 +99,6 @@ impl SchemaRules {
         }
     }
 
-    /// Returns the messages of all rules that are violated by the value or by a value in it.
     pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
         let mut violated = Vec::new();
         for (rule, message) in &self.own {
@@ -162,8 +157,7 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
 }
 
-/// Returns whether a value satisfies a keyword of a schema with this argument. Most keywords restrict one type only, so
-/// a value of another type satisfies them.
+/// Most keywords restrict one type only, so a value of another type satisfies them.
 fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();

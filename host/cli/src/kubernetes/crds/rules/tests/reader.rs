@@ -55,8 +55,7 @@ impl ExampleChange {
     }
 }
 
-/// Returns the changes that are tried on a value. `null` is not among them, because the reader and API servers differ:
-/// for the reader, the field is absent, and for API servers, the value has a wrong type.
+/// `null` is not tried: for the reader, such a field is absent, and for API servers, it has a wrong type.
 fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> {
     let value = document.pointer(pointer).unwrap();
     let mut others = vec![
@@ -95,7 +94,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> 
     others.into_iter().map(ExampleChange::To).chain(removal).collect()
 }
 
-/// Returns the words that the reader accepts at the place of its error, taken from the error message.
+/// Returns the words that the error message of the reader offers.
 fn words(document: &Json) -> impl Iterator<Item = String> {
     let fixes: Vec<_> = match read(document) {
         Ok(_) => Vec::new(),
@@ -124,8 +123,7 @@ type RefusedBy = [bool; 3];
 const BY_READER: RefusedBy = [false, false, true];
 const BY_READER_AND_FILES: RefusedBy = [true, false, true];
 
-/// The intended differences between schemas and reader: a pattern of paths, the kinds of changes, who refuses such a
-/// change there, and the reason.
+/// The intended differences between schemas and reader: paths, changes, who refuses them there, and the reason.
 const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
@@ -183,7 +181,6 @@ const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
     ),
 ];
 
-/// Returns the changes to an example that the schemas and the reader judge differently.
 async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, RefusedBy)> {
     let ExampleDocument { document, under } = example;
     let schemas = Schemas::for_kind(document["kind"].as_str().unwrap());
@@ -201,8 +198,7 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
             let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
-            // The schema for files may accept what the reader refuses, because it has no rules. Any other disagreement
-            // is a difference.
+            // The schema for files may accept what the reader refuses, because it has no rules.
             if resources != reader || (files && !reader) {
                 differences.push((pointer.clone(), change, [files, resources, reader]));
             }
@@ -243,8 +239,6 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     }
 }
 
-/// Forbids one field after the other in a schema. Each time, the schema must refuse an example, so each field occurs in
-/// one.
 #[test]
 fn the_schema_examples_together_have_every_field() {
     let examples = examples();
