@@ -140,7 +140,7 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median number of bytes that plugins write per request. `None` if the kernel cannot measure this.
+/// Returns the median number of bytes that plugins write per request. `None` if it cannot be measured.
 async fn touched_bytes(table: &Table, meter: &CallMeter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {

@@ -16,9 +16,8 @@ use tracing_subscriber::{
 use self::writer::LogOutput;
 pub(crate) use self::writer::flush;
 
-/// Sends log lines to standard error. `filter` is a level, or a filter in the syntax of
-/// `tracing_subscriber::EnvFilter`. A level more verbose than `info` applies only to this program's own lines.
-/// Libraries then log at `info`, unless the filter names them, because the compiler alone writes gigabytes at `trace`.
+/// Sends log lines to standard error. A level more verbose than `info` applies only to this program's own lines,
+/// because the compiler alone writes gigabytes at `trace`.
 pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
     start_with(filter, format, None)
 }
@@ -30,7 +29,7 @@ pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces
     let registry = tracing_subscriber::registry();
     match traces {
         None => registry.with(filter).with(lines(format)).try_init()?,
-        // The filter applies only to log lines, so that it does not remove spans that are exported.
+        // The filter must not remove spans that are exported.
         Some(traces) => registry
             .with(traces.layer())
             .with(lines(format).with_filter(filter))
@@ -53,15 +52,13 @@ where
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // An unknown word is an error here. `EnvFilter` would take it for a target, and log nothing else.
+    // `EnvFilter` would take an unknown word for a target, and log nothing else.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
         return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // Removes warnings of four libraries. This program itself logs a problem with the cluster or with ZooKeeper once,
-    // with a fix. notify warns about every watched directory that is removed, and each change of a ConfigMap removes
-    // one.
+    // This program itself logs a problem with the cluster or with ZooKeeper once, with a fix.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
@@ -70,8 +67,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
-/// Converts one directive of a filter. If it is a level more verbose than `info` without a target, restricts it to this
-/// program's crates.
+/// Restricts a level more verbose than `info` to this program's crates.
 fn directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),

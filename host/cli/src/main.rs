@@ -122,7 +122,6 @@ fn main() -> ExitCode {
     shell::complete();
     let parsed = Arguments::command().try_get_matches();
     let matches = parsed.unwrap_or_else(|error| match error.kind() {
-        // The help with grouped commands is built only here, when it is to be shown.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::program().get_matches()
         }
@@ -140,8 +139,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Keeps only those suggestions in an error about the command line that are close to the given word. clap suggests even
-/// words that share only a few letters with it.
+/// clap suggests even words that share only a few letters with the given one.
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 
@@ -233,8 +231,7 @@ type Result<T> = std::result::Result<T, Error>;
 /// The time for which a command that ends waits for threads that are reading a file or resolving a name.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns the exit code of a command that judges requests or objects: 0 if `is_clean`, because none is refused, and 1
-/// if one is.
+/// Returns the exit code of a command that judges requests or objects: 0 if none is refused, and 1 if one is.
 fn exit_code(is_clean: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_clean))
 }

@@ -42,7 +42,6 @@ pub(crate) struct ModuleArguments {
 }
 
 impl ModuleArguments {
-    /// Opens the catalog of modules. If there are `keys`, they replace the signature rules in the configuration.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
         let (mut config, named) = self.config(keys)?;
         let directory = directories::store(self.store.clone().or(named));
@@ -50,16 +49,13 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Opens the catalog of modules with a store in this directory instead of the user's store. The user's store
-    /// records the digest to which each tag last resolved, and inspecting a module must not change this record.
+    /// The user's store records the digest to which each tag last resolved, and must not be changed by an inspection.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);
         Ok(Catalog::new(config)?)
     }
 
-    /// Returns the configuration of the catalog without a store, and the store's directory if the configuration names
-    /// one.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, store) = config
@@ -104,7 +100,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // A text with `:` is probably an invalid reference. It is a path only if a file of that name exists.
+        // A text with `:` is probably an invalid reference, unless a file has that name.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }

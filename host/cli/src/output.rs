@@ -62,8 +62,7 @@ pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// Returns the lines that differ between two objects, in colour. The lines form groups, each with `context` unchanged
-/// lines around it.
+/// Returns the lines that differ, in groups with `context` unchanged lines around each.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();

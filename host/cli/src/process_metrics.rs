@@ -57,7 +57,6 @@ pub(crate) fn collect() {
     }
 }
 
-/// The fields of /proc/self/stat that are needed here. Their positions are from proc_pid_stat(5).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     processor_ticks: Option<u64>,
@@ -67,7 +66,7 @@ struct Stat {
 
 impl Stat {
     fn parse(stat: &str) -> Self {
-        // The second field is the program's name in parentheses. The name itself may contain spaces and parentheses.
+        // The program's name in parentheses may itself contain spaces and parentheses.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
         Self {

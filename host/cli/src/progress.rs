@@ -112,7 +112,6 @@ impl Bars {
     }
 }
 
-/// Logs a loaded plugin: at `info` for the first stage that uses it, and at `debug` for each further stage.
 fn log(loaded: &LivePlugin, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -170,14 +169,11 @@ pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sy
     move |progress| transfers.show("", progress)
 }
 
-/// Shows downloads and uploads of modules: as bars on a terminal, and as lines if there is no terminal.
 #[derive(Debug)]
 struct Transfers {
-    /// The bars of all transfers; `None` if there is no terminal.
     bars: Option<MultiProgress>,
     /// The bars of the transfers that are under way, by the reference of the module.
     current: Mutex<HashMap<String, ProgressBar>>,
-    /// The verb with which a line about a transfer begins: `fetching` or `pushing`.
     verb: &'static str,
 }
 
@@ -271,8 +267,7 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // Log lines about requests would disturb progress bars. So once a table is loaded, loading another one is only
-        // logged.
+        // Log lines about requests would disturb progress bars.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

@@ -17,12 +17,10 @@ use crate::{
     output::{BOLD, harmless},
 };
 
-/// A language of plugins: how its projects are recognized, built and tested. All commands run in the project's
-/// directory.
+/// All commands run in the project's directory.
 #[derive(Debug)]
 struct Language {
-    /// The files of a project, apart from those in `src` and `tests`. The first one is the manifest, which every
-    /// project has.
+    /// The files outside `src` and `tests`, the manifest first.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
@@ -33,14 +31,12 @@ struct Language {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// A command that installs dependencies. It runs before the first build, and whenever a file that names dependencies
-/// has changed.
+/// Runs before the first build, and whenever a file that names dependencies has changed.
 #[derive(Debug)]
 struct SetupStep {
     /// A path that exists only after the dependencies were installed.
     result: &'static str,
-    /// The files that name the dependencies, and a path. After each installation, the content of these files is saved
-    /// there, so that a change is noticed.
+    /// The files that name the dependencies, and the path of their copy from the last installation.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
@@ -54,18 +50,17 @@ impl Language {
 /// How to find the component that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo prints the path of the component. It is always run, because it builds only what has changed.
+    /// Cargo is always run, because it builds only what has changed.
     OfCargo,
     File {
         path: &'static str,
-        /// The path of a record of the last build. If nothing has changed since then, the project is not built again.
+        /// The path of a record of the last build, by which changes are noticed.
         record: &'static str,
     },
 }
 
 const TARGET: &str = "wasm32-wasip2";
 
-/// Directories of a project that are left out when its source is compared with the source of the last build.
 const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
 const LANGUAGES: [Language; 4] = [
@@ -106,8 +101,7 @@ const LANGUAGES: [Language; 4] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // The existence of `.venv` would not show that the step succeeded: if pip is missing, `venv` fails
-                // after it has created the directory.
+                // If pip is missing, `venv` fails after it has created the directory.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
@@ -170,8 +164,7 @@ const LANGUAGES: [Language; 4] = [
     },
 ];
 
-/// The programs that users must install, each with the variable that can contain its path, and with the advice if it is
-/// missing.
+/// The programs that users must install, each with the variable for its path, and the advice if it is missing.
 const TOOLS: [(&str, &str, &str); 4] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
@@ -211,12 +204,10 @@ impl Project {
         LANGUAGES.each_ref().map(Language::manifest).join(", ")
     }
 
-    /// Returns the name of the project's manifest, by which its language was recognized.
     pub(crate) fn manifest(&self) -> &'static str {
         self.language.manifest()
     }
 
-    /// Returns the files on which the plugin depends, apart from those in `src` and `tests`.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.language.files.iter().map(|file| self.directory.join(file))
     }
@@ -225,7 +216,6 @@ impl Project {
         self.language.test.join(" ")
     }
 
-    /// Installs dependencies and compiles the plugin; returns the path of the component.
     pub(crate) fn build(&self) -> crate::Result<PathBuf> {
         for setup in self.language.setup {
             self.install(setup)?;
@@ -257,7 +247,6 @@ impl Project {
         }
     }
 
-    /// Computes a digest of the files that may affect the component.
     fn source(&self, component: &Path) -> Result<Digest, String> {
         let mut parts = Vec::new();
         let mut directories = self.linked_packages();
@@ -327,7 +316,6 @@ impl Project {
         })?)
     }
 
-    /// Runs this step, unless its dependencies are installed and the files that name them are unchanged since.
     fn install(&self, setup: &SetupStep) -> crate::Result<()> {
         let SetupStep {
             result,
@@ -345,7 +333,7 @@ impl Project {
             let command = command.join(" ");
             return Err(format!("`{command}` failed; its output is above").into());
         }
-        // The files are read once more, because `npm install` may have written package-lock.json.
+        // `npm install` may have written package-lock.json.
         if let Some((text, kept)) = named() {
             let kept = self.directory.join(kept);
             fs::write(&kept, text).map_err(files::at(&kept))?;
@@ -372,8 +360,7 @@ impl Project {
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
-            // A relative path is made absolute here, because the system would resolve it from the directory of this
-            // process, not of the project.
+            // The system would resolve a relative path from the directory of this process, not of the project.
             None if name.contains('/') => std::path::absolute(self.directory.join(name))
                 .unwrap_or_else(|_| self.directory.join(name))
                 .into(),

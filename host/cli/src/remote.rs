@@ -56,7 +56,6 @@ struct Query {
 }
 
 impl Query {
-    /// Gets the resource at a path below `/v1` from the driver, prints it, and returns it.
     fn show<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -70,7 +69,7 @@ impl Query {
         self.send(Method::GET, path, message, text)
     }
 
-    /// Posts a body to the driver as JSON, and prints the reply. If the body is `()`, posts a request without a body.
+    /// Posts a body to the driver as JSON, and prints the reply. The body `()` is not sent.
     fn post<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],

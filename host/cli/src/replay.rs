@@ -80,7 +80,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// If chains are given where requests are expected, returns a message, because the arguments were probably swapped.
     fn swapped(&self) -> Option<String> {
         let (requests, chains) = (self.requests.display(), files::list(&self.chains));
         let loaded = definitions::load(std::slice::from_ref(&self.requests));

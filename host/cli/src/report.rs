@@ -31,8 +31,6 @@ pub(crate) struct MismatchedChain {
 }
 
 impl MismatchedChain {
-    /// Compares a request with the rules of a chain. Returns `None` if the rules match, and else the reason why they do
-    /// not.
     pub(crate) fn new<S>(chain: &Chain<S>, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -48,7 +46,6 @@ impl RunReports {
         self.0.iter().all(|report| report.outcome.is_allowed())
     }
 
-    /// Returns the report as text: all details of a single request, or a line for each of several requests.
     pub(crate) fn text(&self) -> String {
         if let [report] = self.0.as_slice() {
             return report.text();
@@ -95,7 +92,6 @@ impl RunReports {
 }
 
 impl RunReport {
-    /// Returns a row per stage, the changes, the warnings, and the decision.
     pub(crate) fn text(&self) -> String {
         let outcome = &self.outcome;
         let mut text = self.stages();
@@ -193,14 +189,12 @@ impl RunReport {
     }
 }
 
-/// Returns whether the stage of this row caused the refusal.
 fn is_of(refusal: &RequestRefusal, row: &TraceRow) -> bool {
     let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
 
-/// Returns a cell with the reason for the stage's result. If `is_decisive` is true, the message is left out, because
-/// the decision below the table repeats it.
+/// A decisive message is left out, because the decision below the table repeats it.
 fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {
@@ -266,7 +260,6 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        // A duration has whole nanoseconds, so the microseconds have at most three decimals.
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {

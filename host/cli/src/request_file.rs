@@ -65,7 +65,7 @@ fn request_line(text: &str) -> Result<String, String> {
 
 #[derive(Debug)]
 struct RequestDocument {
-    /// The name of the file. If the file contains several documents, the line or the number of this document follows.
+    /// The name of the file, and the line or the number of the document if there are several.
     place: String,
     json: Vec<u8>,
 }
@@ -76,8 +76,7 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads the requests in files and directories, at least one; `-` stands for standard input. If `--request` is given,
-/// each file contains the body of that HTTP request.
+/// Reads the requests in files and directories, at least one; `-` stands for standard input.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -128,7 +127,6 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
     Ok(objects)
 }
 
-/// Lists these files. A directory is replaced by its `*.yaml`, `*.yml` and `*.json` files, sorted by name.
 pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let listed = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
     Ok(listed.collect::<Result<Vec<_>, _>>()?.concat())
@@ -150,12 +148,10 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Splits a file with several JSON values, or with several YAML documents, into documents. Each item of a `List`
-/// becomes a document.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // If the text is neither JSON nor YAML, the error of the JSON parser is returned, because it is more helpful.
+        // The error of the JSON parser is more helpful.
         json_documents(&name, bytes).or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
         yaml_documents(&name, bytes)
@@ -281,7 +277,6 @@ fn rejected(reason: impl Display) -> String {
     format!("the driver would reject the request: {reason}")
 }
 
-/// Returns the BCS dialect for the cluster that the request's headers name.
 fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     let cluster = head.headers.get("BCS-ClusterID");
     let name = cluster

@@ -119,7 +119,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
     loop {
-        // The files are watched from before they are read, so that no change is missed.
         let mut watch = Watch::new(arguments.watched(), WatchConfig::default()).await;
         if let Err(error) = once(arguments).await {
             anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
@@ -152,8 +151,6 @@ async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// If a chain or plugin is given where requests are expected, returns a message, because the arguments were
-    /// probably swapped.
     fn swapped(&self) -> Option<String> {
         let is_hooks = |path: &&PathBuf| {
             files::is_module(path)
@@ -167,7 +164,6 @@ impl Arguments {
         ))
     }
 
-    /// Returns the files and directories whose changes make `--watch` run the requests again.
     fn watched(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,
@@ -183,7 +179,7 @@ impl Arguments {
         let lists = [cluster, http, &self.requests.requests];
         paths.extend(lists.into_iter().flatten().cloned());
         if !files::is_module(hooks) {
-            // A chain that cannot be read is ignored here, because it is reported when it is run.
+            // A chain that cannot be read is reported when it is run.
             let chains = definitions::load(std::slice::from_ref(hooks)).unwrap_or_default();
             for stage in chains.into_iter().flat_map(|chain| chain.stages) {
                 for (_, plugin) in stage.plugins() {
@@ -219,8 +215,6 @@ async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest
 }
 
 impl HookArguments {
-    /// Reads the configuration that --config names. If none is named, and `--request` is given, reads the configuration
-    /// in the current directory.
     pub(crate) fn config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
         let default = Path::new(DEFAULT_CONFIG);
         let default = (requests.object.request.is_some() && default.exists()).then_some(default);

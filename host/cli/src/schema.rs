@@ -9,8 +9,7 @@ use crate::output::write;
 pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
-/// The documentation of the configuration's keys, from which the schema is made. A test compares it with the keys that
-/// the program reads.
+/// The documentation of the configuration's keys, from which the schema is made.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
 /// Print the JSON Schema of a kind of document. Editors use it to complete and check such documents.
@@ -50,8 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(write(&text)?)
 }
 
-/// Returns the schema of the configuration, with its keys and their descriptions. It does not restrict values, because
-/// only `check` validates them.
+/// Returns the schema of the configuration. It does not restrict values, because only `check` validates them.
 fn configuration() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -81,8 +79,7 @@ fn configuration() -> Value {
     schema
 }
 
-/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If it is missing, adds it, and the schemas of
-/// the keys around it.
+/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`, and adds what is missing.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {
@@ -92,7 +89,6 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
             place = member(place, "additionalProperties");
             continue;
         }
-        // This keyword restricts only objects, so the key may have values of all other types.
         if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
             *member(place, "additionalProperties") = false.into();
         }
@@ -104,7 +100,6 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     place
 }
 
-/// Returns a member of an object. If it is missing, adds it, and makes the value an object if it is none.
 fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     if !value.is_object() {
         *value = Map::new().into();

@@ -142,7 +142,6 @@ fn read(path: &Path) -> crate::Result<Config> {
     Ok(Config::read(path)?)
 }
 
-/// Checks whether the configuration exists. If it does not, the error explains how to create one.
 pub(crate) fn is_there(path: &Path) -> Result<(), String> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
@@ -200,8 +199,6 @@ async fn serve(mut config: Config, metrics: ExportedMetrics) -> crate::Result<Ex
     })
 }
 
-/// Opens the webhook configurations that the leader writes. If the leader issues their certificate, makes the driver's
-/// port use that certificate.
 async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
     let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);
@@ -238,8 +235,7 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Warns about conditions that use the authorizer although there is no cluster. Such conditions fail, and then the
-/// request is usually denied.
+/// Conditions that use the authorizer fail without a cluster, and then the request is usually denied.
 fn warn_of_conditions(host: &Host) {
     for chain in host.table().chains() {
         for stage in chain.stages.iter().filter(|stage| stage.spec.uses_authorizer()) {
@@ -256,8 +252,7 @@ fn warn_of_conditions(host: &Host) {
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
-    // A selector without requirements needs no labels. They are not watched for it, because the permission may be
-    // missing.
+    // A selector without requirements needs no labels.
     let needs_labels = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(needs_labels)) {
         cluster.watch_namespaces();

@@ -21,14 +21,12 @@ use parking_lot::RwLock;
 
 use crate::{arguments::existing, host, request_file};
 
-/// The maximum number of calls to the simulated cluster and servers at a time. It is small, because requests run one
-/// after the other.
+/// Requests run one after the other, so few calls are in flight.
 const CALLS_IN_FLIGHT: u32 = 4;
 
 /// The cluster and the servers that plugins can use during one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSurroundings {
-    /// The objects in the cluster; `None` if there is no cluster.
     pub(crate) cluster: Option<ManifestFiles>,
     /// The answers of servers. If `None`, every HTTP request of a plugin fails as unavailable.
     pub(crate) http: Option<Vec<HttpAnswer>>,
@@ -77,8 +75,7 @@ impl SurroundingFiles {
     }
 }
 
-/// The objects and HTTP answers that plugins get during a request. All clones have the same ones, so requests must run
-/// one at a time.
+/// All clones have the same objects and answers, so requests must run one at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 
@@ -169,7 +166,7 @@ impl HttpSender for SimulatedSurroundings {
     }
 }
 
-/// Reads a list. Each entry is an answer to HTTP requests, or the name of a file with such a list.
+/// Each entry is an answer to HTTP requests, or the name of a file with such a list.
 pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let read = |entry: &Node<'_>| {
         if entry.json().is_string() {

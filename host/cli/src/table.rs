@@ -79,7 +79,6 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let (before, after) = match is_number {
                     true => (padding.as_str(), ""),
-                    // The last column is not padded, because that would leave spaces at the end of lines.
                     false if index + 1 == COLUMNS => ("", ""),
                     false => ("", padding.as_str()),
                 };

@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// Parses the path to test. If it ends in `/...`, as for `gator`, it means the directory before that.
+/// As for `gator`, `/...` at the end means the directory before it.
 fn subject(text: &str) -> Result<PathBuf, String> {
     modules::hooks(text.strip_suffix("/...").unwrap_or(text))
 }
@@ -119,8 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// Lists the files with cases. If none are given, these are the files in a directory `tests`, which is in the tested
-/// directory or next to the tested file.
+/// If no files are given, lists those in the directory `tests` in or next to what is tested.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);

@@ -153,7 +153,7 @@ const KEPT_KEYWORDS: [&str; 13] = [
     "maxProperties",
 ];
 
-/// Converts a JSON Schema to a structural schema. Defaults are left out, because the API server would write them.
+/// Converts a JSON Schema to a structural schema. Leaves out defaults, which would be written to resources.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS

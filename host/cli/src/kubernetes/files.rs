@@ -11,7 +11,7 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Collects the files that the sections name, and replaces their paths with those in a Pod.
+/// Replaces the paths in `modules`, `pluginHttp`, `tracing` and `signatures` with those in a Pod.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =

@@ -177,7 +177,7 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod
 }
 
-/// Makes the API server call the Pod on its own node. In files, it requires certain names.
+/// Makes the API server call the Pod on its own node.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {

@@ -42,7 +42,6 @@ pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<
 enum Word<'t> {
     /// The name of a function, or a keyword.
     Name(&'t str),
-    /// A path from the current value, such as `.Values.image`, or from a variable, such as `$.Release`.
     Path(&'t str),
     Text(&'t str),
     Number(u64),
@@ -86,7 +85,6 @@ fn parse(template: &str) -> Result<Vec<TemplateNode<'_>>, String> {
     Ok(nodes(&mut parts).0)
 }
 
-/// Returns the nodes up to the end of a template block, and whether the block ends with an `else`.
 fn nodes<'t>(
     parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>,
 ) -> (Vec<TemplateNode<'t>>, bool) {
@@ -217,8 +215,7 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// Evaluates the commands of a pipeline, up to its end or to a closing parenthesis. Each command gets the result of
-    /// the previous one as its last argument.
+    /// Evaluates a pipeline. Each command gets the result of the previous one as its last argument.
     fn pipeline(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
         let mut value = self.command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {
@@ -324,8 +321,7 @@ impl Renderer<'_> {
                 let file = self.files.get(&text(path)).map(Vec::as_slice);
                 json!(String::from_utf8_lossy(file.unwrap_or_default()))
             }
-            // In Helm, this selects files, which `.AsConfig` or `.AsSecrets` then reads. Here, those two select the
-            // files by the pattern themselves.
+            // In Helm, this selects the files. Here, `.AsConfig` and `.AsSecrets` do.
             ("Files.Glob", [pattern]) => pattern.clone(),
             _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
         })

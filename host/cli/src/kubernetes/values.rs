@@ -13,8 +13,7 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the name of the installation, with which the names of its objects begin. It must start with a letter, because
-/// a Service gets this name, and it must leave room for suffixes.
+/// The name must start with a letter, because a Service gets it, and leave room for suffixes.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;
     if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {
@@ -33,8 +32,7 @@ pub(super) fn claim(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a group of users. Groups of Kubernetes itself (`system:`) are refused, because they would give users of the
-/// gateway too many permissions.
+/// Groups of Kubernetes itself (`system:`) would give users of the gateway too many permissions.
 pub(super) fn group(text: &str) -> Result<String, &'static str> {
     let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_printable && !text.starts_with("system:") {
@@ -99,7 +97,6 @@ impl KubernetesVersion {
         self.0 >= 36
     }
 
-    /// Returns whether the cluster gives every namespace a label with its name.
     pub(super) fn labels_namespaces(self) -> bool {
         self.0 >= 21
     }

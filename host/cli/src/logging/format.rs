@@ -71,7 +71,7 @@ struct PrettyVisitor<'w> {
 impl PrettyVisitor<'_> {
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
-        // Fields that begin with `log.` come from the crate `log`, and repeat other parts of the line.
+        // Such fields come from the crate `log`, and repeat other parts of the line.
         if name.starts_with("log.") {
             return Ok(());
         }
@@ -129,8 +129,7 @@ impl EscapeRule {
     }
 }
 
-/// Text in which control characters and characters that change the direction of text are escaped. Long text is
-/// truncated.
+/// Text in which control characters, and characters that change the direction of text, are escaped.
 struct EscapedText<'a, 'w> {
     out: &'a mut Writer<'w>,
     escaping: EscapeRule,
@@ -185,8 +184,7 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes each log event as a line with a JSON object, which contains the event's fields. Its member `span` contains
-/// the fields of the span around the event.
+/// Writes each log event as a line with a JSON object. Its member `span` contains the fields of the span.
 #[derive(Debug)]
 struct JsonLines;
 

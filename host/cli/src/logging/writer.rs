@@ -21,8 +21,7 @@ const ACCESS: &str = "admittance::access";
 /// The time for which access lines are collected before they are written.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// The maximum size of the collected lines in bytes. A line for which there is no room is written at once. So if the
-/// reader of the log is slow, requests become slow, and the memory does not fill up.
+/// The maximum size of the collected lines in bytes. A line for which there is no room is written at once.
 const MOST: usize = 64 << 10;
 
 static COLLECTED: CollectedLines = CollectedLines::new();
@@ -32,11 +31,9 @@ pub(crate) fn flush() {
     let _ = COLLECTED.write_to(&mut stderr().lock());
 }
 
-/// Creates an output for each line: access lines are collected, and all other lines are written at once.
 #[derive(Debug)]
 pub(super) struct LogOutput;
 
-/// The output for one line. The line is collected only if it belongs to the access log.
 #[derive(Debug)]
 pub(super) struct LineOutput {
     is_access: bool,
@@ -71,8 +68,6 @@ impl Write for LineOutput {
     }
 }
 
-/// Whether collected lines are written later, because the thread that does so could be started. It is started when the
-/// first line is collected.
 static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     #[allow(
         clippy::disallowed_methods,
@@ -101,8 +96,7 @@ impl CollectedLines {
         }
     }
 
-    /// Collects a line, and returns `true`. If the collected lines would exceed [`MOST`], returns `false`, and the line
-    /// is not collected.
+    /// Returns `false`, and does not collect the line, if the collected lines would exceed [`MOST`].
     fn try_collect(&self, line: &[u8]) -> bool {
         let mut lines = self.lines.lock();
         if lines.len() + line.len() > MOST {
@@ -122,7 +116,6 @@ impl CollectedLines {
             .wait_while(&mut self.lines.lock(), |lines| lines.is_empty());
     }
 
-    /// Writes the collected lines. The caller has locked the output, so no other line can be written before them.
     fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
         let lines = mem::take(&mut *self.lines.lock());
         output.write_all(&lines)

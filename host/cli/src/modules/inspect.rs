@@ -57,7 +57,7 @@ struct ModuleDescription {
     /// The version of the contract between the inspected plugin and its host.
     contract: Option<String>,
     imports: Vec<ModuleImport>,
-    /// The JSON Schema of the plugin's settings. The plugin's description contains it as text, which is parsed here.
+    /// The JSON Schema of the plugin's settings.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
@@ -101,7 +101,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         interface,
         contract,
         imports,
-        // A plugin may describe its settings by a text that is not JSON. Such a text is shown as a string.
+        // A plugin may describe its settings by a text that is not JSON.
         settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),

@@ -81,7 +81,7 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The digest of the manifest determines the artifact. The tag before it only informs people.
+        // The digest determines the artifact. The tag only informs people.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

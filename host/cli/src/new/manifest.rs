@@ -1,6 +1,5 @@
 //! Adapts the manifests of the Rust SDK, which a new plugin's project contains.
 
-/// The manifest of this workspace. It contains the versions of the crates on which the SDK depends.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
 /// Inserts the values that a manifest of the SDK inherits from this workspace. Removes the sections about tests and
@@ -23,8 +22,7 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the line of the workspace's manifest that this line inherits, plus the features that this line adds. Returns
-/// `None` if this line inherits nothing.
+/// Returns the line of the workspace's manifest that this line inherits, if any, plus the features of this line.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {
         Some(name) => (name, None),

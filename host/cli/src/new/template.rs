@@ -153,8 +153,6 @@ impl Lang {
 }
 
 impl LanguageTemplate {
-    /// Returns the files of the project without those of the SDK. Fills in `{{name}}`, `{{crate}}`, `{{summary}}`,
-    /// `{{module}}` and `{{setup}}`.
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
         [self.own, code, examples, &COMMON].into_iter().flatten().copied()

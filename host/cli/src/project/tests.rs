@@ -33,8 +33,6 @@ fn only_the_component_of_the_project_itself_is_used() {
     assert!(Project::at(folder.path()).is_none());
 }
 
-/// Checks in addition that the commands run in the project's directory with its environment, and that an error names a
-/// missing program.
 #[test]
 fn projects_are_built_with_the_commands_of_their_language() {
     const PROJECT: Language = Language {

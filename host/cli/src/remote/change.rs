@@ -144,8 +144,7 @@ fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // Mistakes are reported before the joined text is sent, because its line numbers differ from those in the
-            // files.
+            // The joined text has other line numbers than the files.
             DefinitionSet::of_files(files.to_vec()).chains()?;
             let texts: Vec<_> = files
                 .iter()
@@ -226,7 +225,6 @@ mod tests {
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
 
-        // Although all files are sent as one text, a mistake is reported at its position in its own file.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
         let error = joined(files).unwrap_err().to_string();

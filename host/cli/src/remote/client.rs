@@ -23,14 +23,12 @@ pub(super) struct AdminClient {
 /// The timeout for connecting to a driver. It is short, because drivers are nearby.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The timeout for the reply to a GET. A change has no timeout, because fetching and compiling its plugins may take
-/// long.
+/// The timeout for the reply to a GET. Changes have none, because compiling plugins may take long.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(super) struct Message<'a> {
     pub(super) parameters: &'a [(&'a str, String)],
-    /// The media type of the request's body, and the body.
     pub(super) body: Option<(&'static str, String)>,
 }
 
@@ -39,7 +37,7 @@ impl AdminClient {
         let server = connection.server.clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            // The connection may be silent for any time, because a change may take long, and events may be rare.
+            // A change may take long, and events may be rare.
             silence: Duration::MAX,
             proxy: if server.is_loopback() {
                 ProxyChoice::None
@@ -81,8 +79,7 @@ impl AdminClient {
         })
     }
 
-    /// Sends a request. If the reply is successful, returns it as soon as its head has arrived. A redirect is an error:
-    /// the API never redirects, and a token must not be sent to another server.
+    /// Returns a reply as soon as its head has arrived. A redirect is an error, so that no other server gets the token.
     pub(super) async fn open(
         &self,
         method: Method,

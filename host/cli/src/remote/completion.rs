@@ -17,11 +17,10 @@ use super::{
 };
 use crate::human;
 
-/// The maximum time for which a shell waits for names. If the driver has not replied by then, nothing is completed.
+/// The maximum time for which a shell waits for names.
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Completes the names of stages, such as `pods/images`. If chains of both phases have that name, puts the phase before
-/// it.
+/// Completes the names of stages, such as `pods/images`.
 pub(super) fn stages() -> ArgValueCompleter {
     completer(|| {
         let chains = chains();
@@ -89,8 +88,7 @@ fn chains() -> Vec<ChainStatus> {
     status.map_or_else(Vec::new, |status| status.table.chains)
 }
 
-/// Gets a resource from the driver that the command line names. If that fails, returns `None` and reports nothing,
-/// because the user is still typing.
+/// Errors are not reported, because the user is still typing.
 fn get<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
     let client = AdminClient::new(&connection(env::args())?).ok()?;
     let reply = async {
@@ -100,7 +98,6 @@ fn get<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
     crate::block_on(reply).ok()?.ok()?.ok()
 }
 
-/// Parses the connection arguments of an unfinished command line, whose other words may be invalid.
 fn connection(words: impl Iterator<Item = String>) -> Option<DriverConnection> {
     #[derive(Parser)]
     struct Line {

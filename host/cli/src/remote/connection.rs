@@ -120,8 +120,6 @@ impl TokenHeader {
 }
 
 impl DriverConnection {
-    /// Returns the token that is sent to the driver. If it would be sent over the network without TLS, returns an
-    /// error.
     pub(super) fn token(&self) -> Result<Option<TokenHeader>, RemoteError> {
         let token = match &self.token_file {
             Some(path) => {
@@ -142,7 +140,6 @@ impl DriverConnection {
         Ok(token)
     }
 
-    /// Returns a TLS configuration that trusts the system's CAs and the CAs in the arguments.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
         let files = self.certificate.as_ref().zip(self.key.as_ref());
         let identity = files.map(|(certificate, key)| Identity {

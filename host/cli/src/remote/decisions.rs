@@ -95,7 +95,7 @@ impl DecisionsArguments {
             body: None,
         };
         let mut list: DecisionList = self.query.request(Method::GET, &["decisions"], message)?;
-        // The API lists the newest decision first. The command prints it last, as a log does.
+        // The newest decision is printed last, as in a log.
         list.decisions.reverse();
         self.query.output.print(&list, text)?;
         if list.decisions.is_empty() {
@@ -104,7 +104,7 @@ impl DecisionsArguments {
         Ok(())
     }
 
-    /// If the filter names a chain or stage that is not live, prints a note, because the name is probably misspelt.
+    /// A name in the filter that is not live is probably misspelt.
     async fn note_unknown_names(&self, client: &AdminClient) -> crate::Result<()> {
         if self.chain.is_none() && self.stage.is_none() {
             return Ok(());
@@ -207,7 +207,6 @@ impl DecisionsArguments {
         }
     }
 
-    /// Prints one decision: as a line of text, as a line of JSON, or as a YAML document.
     fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
             Output::Text => line(decision),

@@ -43,7 +43,6 @@ impl GetArguments {
     }
 }
 
-/// Returns the path of a definition in the API. If its name contains a `/`, each part of the name is a segment.
 pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
     ["definitions", id.kind.as_str()]
         .into_iter()

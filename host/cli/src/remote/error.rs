@@ -81,7 +81,7 @@ impl RemoteError {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
             let problem = format!("it replied {status}");
-            // A server that requires TLS, such as this program, answers a request without TLS with status 400.
+            // A server that requires TLS answers a request without TLS with status 400.
             return if status == StatusCode::BAD_REQUEST && server.starts_with("http://") {
                 Self::needs_tls(server, &problem)
             } else {

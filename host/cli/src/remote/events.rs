@@ -30,7 +30,6 @@ impl EventReader {
             let event = std::mem::take(&mut self.event);
             return Some(event).filter(|event| !event.data.is_empty());
         }
-        // A line that begins with a colon is a comment. Its field is empty, so the line is ignored below.
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {

@@ -75,7 +75,6 @@ impl ExplainArguments {
     }
 }
 
-/// If there are older decisions that are not shown, returns a note with the option that shows them.
 fn older(details: &DecisionDetails) -> Option<String> {
     let next = details.next?;
     let count = human::count(details.older, "older decision");

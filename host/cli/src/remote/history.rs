@@ -76,7 +76,6 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The maximum number of changed names in a row of the history. If there are more, their number is shown.
 const NAMES: usize = 5;
 
 fn changed(names: &[String]) -> String {

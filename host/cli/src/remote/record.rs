@@ -96,7 +96,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
         body: None,
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
-    // The file is created only when the driver has replied. So if the driver refuses, no empty file is left.
+    // The file is created only after the driver's reply, so that a refusal leaves no empty file.
     let output = arguments.output();
     if let Some(directory) = &arguments.as_tests {
         fs::create_dir_all(directory).map_err(files::at(directory))?;
@@ -128,8 +128,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     Ok(())
 }
 
-/// Returns test cases that expect the recorded answers. If values of a request were redacted, its case expects neither
-/// the patch nor the message, because they may depend on these values.
+/// If values of a request were redacted, its case expects neither the patch nor the message.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();
@@ -186,8 +185,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
     )
 }
 
-/// Copies the reply to the output, until the reply ends, standard output is closed, or a signal arrives. Returns
-/// whether a signal arrived.
+/// Copies the reply until it ends, standard output is closed, or a signal arrives. Returns whether one arrived.
 async fn copy(
     mut response: ClientResponse,
     client: &AdminClient,
@@ -212,7 +210,6 @@ async fn copy(
     }
 }
 
-/// A writer that passes on only complete lines, and keeps the rest of the last line until it is complete.
 struct CompleteLines {
     out: Box<dyn Write + Send>,
     partial: Vec<u8>,
@@ -336,7 +333,6 @@ mod tests {
                     "b",
                     json!({"allowed": false, "warnings": ["old"], "message": "no", "code": 403})
                 ),
-                // This case expects no patch, because the patch may depend on redacted values.
                 case(3, "c", json!({"allowed": true, "warnings": []})),
             ])
         );

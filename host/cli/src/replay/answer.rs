@@ -75,8 +75,7 @@ impl ReplayAnswer {
         })
     }
 
-    /// Returns the parts in which the two answers differ. If `is_redacted`, a redacted value in this answer equals any
-    /// value.
+    /// If `is_redacted`, a redacted value in this answer equals any value.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
@@ -104,7 +103,7 @@ impl ReplayAnswer {
     }
 }
 
-/// Returns the patch and the object that results from it. Returns `None` for both if the patch changes nothing.
+/// Returns the patch and the object that results from it, unless the patch changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
     let text = BASE64_STANDARD
@@ -180,7 +179,6 @@ mod tests {
                 json!({"allowed": true, "patch": add("x")}),
                 vec![],
             ),
-            // The next two patches consist of different operations, but lead to the same object.
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec", "value": {"b": "x", "a": 1}}]}),
@@ -206,7 +204,6 @@ mod tests {
                 json!({"allowed": true}),
                 vec![Difference::Warnings],
             ),
-            // The status of an allowed request is not compared.
             (
                 json!({"allowed": true, "status": {"message": "fine"}}),
                 json!({"allowed": true}),

@@ -14,8 +14,7 @@ pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
     without_candidates(arguments::load(paths)?, may_call_webhooks)
 }
 
-/// Removes the candidates of stages, because they are not replayed. If a chain calls webhooks although that is not
-/// allowed, returns an error.
+/// Removes the candidates of stages, because they are not replayed.
 pub(crate) fn without_candidates(
     mut chains: Vec<ChainDefinition>,
     may_call_webhooks: bool,
@@ -67,7 +66,6 @@ pub(super) fn replace(
     let [plugin] = plugins.as_mut_slice() else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
-    // The digest is that of the replaced module, so it is removed. The settings and grants apply to the new module too.
     plugin.source = module.clone();
     plugin.digest = None;
     plugin.refresh = None;

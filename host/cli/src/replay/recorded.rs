@@ -21,11 +21,10 @@ pub(crate) struct RecordedAdmission {
     pub(crate) surroundings: RequestSurroundings,
     pub(crate) is_redacted: bool,
     response: Option<RecordedResponse>,
-    /// The file of the recording and the number of the request in it, for error messages.
+    /// The file of the recording and the number of the request in it.
     place: String,
 }
 
-/// The fields of a recorded AdmissionReview that follow the request.
 #[derive(Deserialize)]
 struct ReviewExtras {
     #[serde(default)]
@@ -34,7 +33,6 @@ struct ReviewExtras {
     recording: Option<RecordingNote>,
 }
 
-/// Opens a recording. Returns an iterator that reads its requests one at a time.
 pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();

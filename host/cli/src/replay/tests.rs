@@ -18,8 +18,7 @@ fn parse(line: &str) -> Result<Arguments, clap::Error> {
     ReplayCommand::try_parse_from(words).map(|command| command.arguments)
 }
 
-/// Returns a chain with one webhook that is never called, because its condition is false or fails. `policy` is the
-/// failure policy, which applies if the condition fails.
+/// The webhook is never called, because its condition is false or fails. `policy` is the failure policy.
 fn chain(policy: &str) -> String {
     format!(
         r#"
@@ -114,7 +113,6 @@ fn differences_from_recorded_answers_are_shown() {
 fn differences_between_two_sets_of_chains_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let review = |uid| review(uid, &pod(&json!({})), None);
-    // The file contains several reviews one after the other. Each is formatted on several lines.
     let pretty: Value = serde_json::from_str(&review("u-1")).unwrap();
     let requests = format!("{pretty:#}\n{}", review("u-2"));
     let requests = write(folder.path(), "reviews.json", &requests);

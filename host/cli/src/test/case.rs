@@ -26,7 +26,6 @@ use crate::{
     surroundings::{RequestSurroundings, http_answers},
 };
 
-/// A test case: a request, the hooks that it is run through, their surroundings, and the expected result.
 #[derive(Debug)]
 pub(super) struct TestCase {
     pub(super) name: String,
@@ -40,16 +39,14 @@ pub(super) struct TestCase {
 #[derive(Debug)]
 pub(super) enum CaseExpectation {
     Outcome(Box<ExpectedOutcome>),
-    /// A Gatekeeper suite expects these numbers of violations of a constraint.
     Violations {
         constraint: String,
         assertions: Vec<Assertion>,
     },
-    /// A Gatekeeper suite expects that the constraint does not fit its template. No request is sent.
+    /// A Gatekeeper suite expects that the constraint does not fit its template.
     Invalid,
 }
 
-/// What the command line names to be tested. Cases that name no hooks use it.
 #[derive(Debug)]
 pub(super) enum TestSubject {
     Plugin(PathBuf),
@@ -70,20 +67,18 @@ pub(super) enum CaseHooks {
         policies: Vec<PathBuf>,
         /// The name of the policy: `NAME`, or `NAMESPACE/NAME` if it belongs to a namespace.
         policy: String,
-        /// The servers whose answers the test lists. The policy may send requests to these servers.
+        /// The servers whose answers the test lists, and which the policy may call.
         servers: BTreeSet<HttpOrigin>,
     },
 }
 
 impl TestCase {
-    /// Returns whether the case may pass if no stage is called. A case in this program's own format must expect that by
-    /// `stages: []`.
+    /// A case in this program's own format must expect by `stages: []` that no stage is called.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
-            // A result in a Kyverno test may be about a policy that does not match, or that an exception skips.
+            // The policy may not match, or an exception may skip it.
             CaseExpectation::Outcome(_) if matches!(self.hooks, CaseHooks::Kyverno { .. }) => true,
             CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
-            // If the constraint does not match, there are no violations, which the test may expect.
             CaseExpectation::Violations { .. } | CaseExpectation::Invalid => true,
         }
     }
@@ -133,7 +128,6 @@ pub(super) fn read(
     cases.flatten().collect()
 }
 
-/// The values that a file gives for all its cases. Each case can override them.
 #[derive(Clone, Default)]
 struct CaseDefaults {
     plugin: Option<PathBuf>,
@@ -270,7 +264,6 @@ fn one_or_more_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
     }
 }
 
-/// Reads the objects of a cluster, which are listed here, or are in files and directories that are named here.
 fn cluster(node: &Node<'_>) -> Option<ManifestFiles> {
     let mut objects = Vec::new();
     for entry in node.list()? {

@@ -41,7 +41,6 @@ pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation>
             constraint,
             assertions,
         } => suite::judge(constraint, assertions, outcome),
-        // For such a case, only the hooks are loaded, so there is no outcome to compare.
         CaseExpectation::Invalid => Vec::new(),
     }
 }
@@ -121,7 +120,6 @@ fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     outcome.trace.iter().filter(is_called).collect()
 }
 
-/// If no stage was called, returns an unmet expectation. The caller skips this check for cases that expect it.
 fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     if !called_rows(outcome).is_empty() {
         return None;
@@ -233,8 +231,7 @@ enum ComparedFields {
     Expected,
 }
 
-/// Sorts the fields of the found value as in the expected value, so that the texts of both differ only where the values
-/// do.
+/// Sorts the fields of the found value as in the expected value, so that fewer lines of their texts differ.
 fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

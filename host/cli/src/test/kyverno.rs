@@ -35,8 +35,7 @@ const CLUSTER_WIDE: [&str; 12] = [
 ];
 
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
-/// Fields of a test's result that are ignored: they only say the kind of policy, or mean nothing for the kinds that are
-/// tested here.
+/// Fields of a test's result that only say the kind of policy, or mean nothing here.
 const IGNORED_RESULT_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
@@ -65,8 +64,7 @@ pub(super) fn is_test_file(root: &Node<'_>) -> bool {
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
 }
 
-/// A selection of cases in the syntax of Kyverno's command: `policy=require-*, resource=web`. The key `rule` is
-/// accepted but selects every case, because the policies that are tested here have no rules.
+/// The key `rule` selects every case, because the policies that are tested here have no rules.
 #[derive(Clone, Debug)]
 pub(super) struct CaseSelector {
     policy: Regex,
@@ -74,7 +72,6 @@ pub(super) struct CaseSelector {
 }
 
 impl CaseSelector {
-    /// Returns whether the case is from a Kyverno test and is selected.
     pub(super) fn selects(&self, case: &TestCase) -> bool {
         match &case.hooks {
             CaseHooks::Kyverno { policy, .. } => {
@@ -116,7 +113,6 @@ impl FromStr for CaseSelector {
     }
 }
 
-/// What all results in a Kyverno test share: policies, objects and values.
 struct KyvernoScene {
     policies: Vec<PathBuf>,
     objects: Vec<Value>,
@@ -197,7 +193,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     })
 }
 
-/// Reads the answer to HTTP requests for a URL. If the test names no method, it answers GET and POST.
+/// Without a method, the answer is for GET and POST.
 fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
@@ -236,8 +232,7 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&node.list_of(Node::file)?, node)
 }
 
-/// Reads the objects in these files. A `ClusterResource` stands for the objects that it lists. An object without a
-/// namespace is in the namespace `default`, as in Kyverno.
+/// As in Kyverno, an object without a namespace is in the namespace `default`.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files))? {
@@ -324,7 +319,6 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
             let patched = patched.iter().find(is_same).cloned();
             patched.map(judge::without_empty)
         });
-        // If a mutating policy is expected to `fail`, the resulting object must differ from the given one.
         let (object_after, other_object) = match result {
             "fail" => (None, object_after.map(Option::unwrap_or_default)),
             _ => (object_after.flatten(), None),
@@ -364,7 +358,6 @@ fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str()
 }
 
-/// Returns the name of an object. If it has a namespace, the namespace and a `/` precede the name.
 fn full_name(object: &Value) -> String {
     let name = metadata(object, "name").unwrap_or_default();
     match metadata(object, "namespace") {
@@ -377,7 +370,6 @@ fn is_named(object: &Value, name: &str) -> bool {
     full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
-/// Returns the request for an object. The values file may set its other properties, such as the operation.
 fn request_for(
     object: &Value,
     policy: &str,

@@ -46,7 +46,7 @@ impl TestedCase {
         }
     }
 
-    /// Returns the result of the native tests. Their output was printed to standard error, so it is not repeated.
+    /// The output of the native tests was printed to standard error, so it is not repeated.
     pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
         let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {
@@ -74,8 +74,7 @@ impl TestedCase {
     }
 }
 
-/// In the text format, prints these results at once, so that people need not wait for all tests. In all other formats,
-/// prints nothing yet.
+/// Text is printed at once, so that people need not wait for all tests.
 pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     match format {
         TestFormat::Text => Ok(write(&rows(tested))?),
@@ -83,7 +82,6 @@ pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Re
     }
 }
 
-/// In the text format, prints the totals. In all other formats, prints the document with all results.
 pub(super) fn print_result(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     let text = match format {
         TestFormat::Text => total(tested),
@@ -127,7 +125,7 @@ fn total(tested: &[TestedCase]) -> String {
     format!("\n{passed} passed, {failed} failed\n")
 }
 
-/// Groups results by file. The results of a file must be next to each other.
+/// The results of a file must be next to each other.
 fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))

@@ -39,7 +39,6 @@ fn alone(request: Request) -> (Request, RequestSurroundings) {
     (request, RequestSurroundings::default())
 }
 
-/// What a test case says about its request in addition to the object.
 struct Details {
     operation: Option<Operation>,
     resource: Option<String>,
@@ -92,7 +91,6 @@ fn user(node: &Node<'_>) -> Option<UserInfo> {
     Some(user)
 }
 
-/// Reads an object that must have a kind, from the node itself or from the file that the node names.
 fn object(node: &Node<'_>) -> Option<Object> {
     let object = object_of(node)?;
     if object.head().kind.as_deref().unwrap_or_default().is_empty() {

@@ -38,8 +38,7 @@ impl TestBench {
         }
     }
 
-    /// Compiles and configures the hooks of a case, unless an earlier case has the same. Mistakes are ignored here,
-    /// because [`admit`](Self::admit) reports them.
+    /// Compiles and configures the hooks of a case. [`admit`](Self::admit) reports their mistakes.
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {
             let _ = self.table(&case.hooks).await;
@@ -111,8 +110,7 @@ impl TestBench {
     }
 }
 
-/// Loads a Kyverno policy. Even if it only audits, its violations deny requests in the test, so that outcomes show
-/// them.
+/// Loads a Kyverno policy, whose violations deny requests in the test even if it only audits.
 fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
     let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {
@@ -133,8 +131,7 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Expects that the template's schema refuses the constraint. If it accepts it, or if the mistake is in another file,
-/// returns an unmet expectation.
+/// Returns an unmet expectation unless the template's schema refuses the constraint.
 fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
@@ -157,7 +154,6 @@ fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
 }
 
 impl TemplateConstraints {
-    /// Loads the chain of the template. It may look up objects of `kinds`.
     fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
         let gvks = self.kinds.iter().map(|kind| {
             let gvk = GroupVersionKind::from_api_version(kind.api_version(), kind.kind());
@@ -177,8 +173,7 @@ impl TemplateConstraints {
         Ok(definitions::load(&paths)?)
     }
 
-    /// Loads the chain, and makes it match all operations and resources, because a suite has no webhook configuration
-    /// that selects some.
+    /// A suite has no webhook configuration that selects operations and resources, so the chain matches all.
     fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
         let mut chains = self.load()?;
         for chain in &mut chains {

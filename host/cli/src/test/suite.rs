@@ -27,7 +27,6 @@ use crate::{files, request_file, surroundings::RequestSurroundings};
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
-/// The name of a directory with tests of Kyverno. It is read although it begins with a dot.
 const KYVERNO: &str = ".kyverno-test";
 
 /// Finds the suites and tests at a path: the file itself, or the files in a directory and its subdirectories.
@@ -61,7 +60,6 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(suites)
 }
 
-/// Returns whether a file is probably a suite or a test. Its mistakes are found later, when it is read.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()
@@ -151,8 +149,7 @@ fn invalid_case(test: &SuiteTest) -> TestCase {
     }
 }
 
-/// Returns the hooks of each test. Tests with the same template share hooks, unless different constraints have the same
-/// name. They share them because preparing a template takes seconds.
+/// Tests with the same template share hooks, because preparing a template takes seconds.
 fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
     let mut groups: Vec<Vec<&SuiteTest>> = Vec::new();
     let mut of_tests = Vec::new();
@@ -227,7 +224,6 @@ fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
     if skip {
         return None;
     }
-    // If the constraint must be invalid, its cases are not run, as in gator.
     let cases = if is_invalid {
         Vec::new()
     } else {
@@ -280,8 +276,7 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
     })
 }
 
-/// Returns the request for an object. If the object is an AdmissionReview, returns the request in it, which may be
-/// incomplete.
+/// If the object is an AdmissionReview, returns the request in it, which may be incomplete.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = read_review(completed(object)?.to_string()).map_err(|error| error.to_string())?;

@@ -29,8 +29,6 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     format!("{target}{}\n{}", waiting(replicas), table.text())
 }
 
-/// Writes a line for each replica for which the others wait. If this replica cannot see the others, writes a line about
-/// that.
 pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
     let waiting = replicas.waiting.iter().map(|sentence| {
         let sentence = harmless(sentence);

@@ -10,7 +10,6 @@ use crate::test::judge::UnmetExpectation;
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     violations: Violations,
-    /// The pattern of the messages that are counted; `None` if all messages are counted.
     message: Option<Regex>,
 }
 
@@ -94,7 +93,6 @@ pub(in crate::test) fn judge(
         let text = text.strip_prefix(&prefix).unwrap_or(text);
         messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
     };
-    // A stage for generated objects has the name of the constraint, followed by the names of expansion templates.
     let is_of_constraint = |row: &&TraceRow| match row.stage.strip_prefix(constraint) {
         Some(rest) => rest.is_empty() || rest.starts_with('/'),
         None => false,
@@ -108,7 +106,6 @@ pub(in crate::test) fn judge(
             _ => {}
         }
     }
-    // If a constraint only warns, its messages are among the warnings.
     if messages.is_empty() {
         let warnings = outcome
             .warnings
