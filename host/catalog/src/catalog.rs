@@ -63,7 +63,6 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// The signature policy's requirement for a module, and the module's source, by which it was chosen.
 pub(crate) struct ModuleRequirement<'a> {
     source: ReferenceSource,
     requirement: &'a Requirement,
@@ -205,8 +204,7 @@ impl Inner {
         }
     }
 
-    /// Returns the policy's rule for this module; `None` if the policy is empty. Returns an error if the policy has
-    /// rules, but none of them matches.
+    /// Returns the policy's rule for this module; `None` if the policy is empty.
     pub(crate) async fn rule(
         &self,
         reference: &ModuleReference,
@@ -223,8 +221,7 @@ impl Inner {
         Ok(requirement.map(|requirement| ModuleRequirement { source, requirement }))
     }
 
-    /// Accepts the module if it has the required signature. The stored signatures are checked first; if none of them
-    /// suffices, the current signatures are fetched.
+    /// Accepts the module if it has the required signature. The stored signatures are checked first.
     pub(crate) async fn checked(
         &self,
         reference: &ModuleReference,
@@ -252,7 +249,7 @@ impl Inner {
         let gathered = self.gather(reference, rule.source.path(), &found, progress);
         let material = match (gathered.await, refused) {
             (Ok(material), _) => material,
-            // The current signatures cannot be fetched. The error about the stored signatures explains more than that.
+            // The error about the stored signatures explains more.
             (Err(_), Some(refused)) => return Err(refused.into()),
             (Err(error), None) => return Err(error),
         };
@@ -290,7 +287,7 @@ impl Inner {
         Ok(kept.await?.flatten())
     }
 
-    /// Finds the current signatures of a module. `resolved` is the path of the module's file without symbolic links.
+    /// Finds the current signatures. `resolved` is the path of the module's file without symbolic links.
     async fn gather(
         &self,
         reference: &ModuleReference,

@@ -150,7 +150,6 @@ fn retry_hint(after: &Option<Duration>) -> String {
     })
 }
 
-/// Returns the advice for an error of the store whose cause is known; otherwise an empty text.
 fn store_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

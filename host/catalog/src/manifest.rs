@@ -19,7 +19,6 @@ const ARCHIVE_TYPES: [&str; 2] = [
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
-/// The maximum number of layers that an error about a manifest lists.
 const NAMED_LAYERS: usize = 4;
 
 #[derive(Debug, Deserialize)]
@@ -42,7 +41,6 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
 }
 
-/// The layer of an artifact or image that contains the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModuleLayer {
     pub(crate) digest: Digest,
@@ -53,7 +51,7 @@ pub(crate) struct ModuleLayer {
 }
 
 impl ModuleLayer {
-    /// Finds the layer with the module: the only module, or else the last layer of an image. Errors list the layers.
+    /// Finds the layer with the module: the only module, or else the last layer of an image.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }
@@ -161,7 +159,6 @@ mod tests {
             (manifest(&[layer(ARCHIVE_TYPES[0])]), archive),
             (manifest(&[tar.clone(), layer(ARCHIVE_TYPES[1])]), archive),
             (manifest(&[layer(ARCHIVE_TYPES[0]), layer(WASM_TYPE)]), module),
-            // Layers that are not modules, such as a readme, are ignored.
             (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
             (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
             (

@@ -43,7 +43,6 @@ impl FetchedModule {
         }
     }
 
-    /// Accepts the module without checking a signature, because the policy requires none.
     pub(crate) fn accept_unsigned(self, reference: &ModuleReference) -> Module {
         Module {
             reference: reference.clone(),
@@ -53,7 +52,6 @@ impl FetchedModule {
         }
     }
 
-    /// Accepts the module if one of these signatures satisfies the policy's requirement.
     pub(crate) fn verified(
         &self,
         reference: &ModuleReference,
@@ -113,7 +111,6 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
     }
 }
 
-/// Returns advice about a module that cannot be read from this path; an empty text if there is none.
 fn advice(path: &Path) -> String {
     let beside: Vec<_> = path
         .parent()

@@ -78,8 +78,7 @@ impl Remote {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// If a call with this key is running, waits for its result; otherwise runs `find`. The result is shared only with
-    /// calls that run at the same time.
+    /// If a call with this key is running, waits for its result; otherwise runs `find`.
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let found = find.await;
@@ -91,7 +90,6 @@ impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
 }
 
 impl Catalog {
-    /// Obtains a module from a URL or a registry, or from the store if the store has it.
     pub(crate) async fn obtain_remote(
         &self,
         reference: &ModuleReference,
@@ -127,11 +125,10 @@ struct Fetch<'a> {
     progress: OnProgress<'a>,
 }
 
-/// The stored module of a reference, and the record of the digest to which the reference was resolved.
+/// The stored module of a reference, and the record of its resolution.
 type RecordedModule = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
-    /// Finds the module of the reference, by the recorded digest of the reference or by resolving it again.
     async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
         let recorded = self.recorded().await?;
         // A reference with a digest always means the same module, so it is not resolved again.
@@ -185,7 +182,6 @@ impl Fetch<'_> {
         Ok(kept.await?.flatten())
     }
 
-    /// Records to which module the reference was resolved.
     async fn record(&self, found: &FetchedModule, validator: Option<String>) -> Result<(), Error> {
         let manifest = found.manifest.as_ref();
         self.keep_resolution(Resolution {
@@ -197,7 +193,7 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Records that the resolution was confirmed now. If this fails, only the time is lost, so the error is logged.
+    /// If this fails, only the time is lost, so the error is logged.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
             resolved: Moment::now().0,

@@ -65,8 +65,7 @@ fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static 
     found.next().map(|(_, module)| *module)
 }
 
-/// Returns advice about an unreadable module if its path names a stock plugin; otherwise an empty text. `beside` are
-/// the files in the directory of the path.
+/// Returns advice about a missing stock plugin. `beside` are the files in the directory of the path.
 pub(crate) fn advice(path: &Path, beside: &[PathBuf]) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();

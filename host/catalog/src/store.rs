@@ -87,8 +87,7 @@ pub enum CompiledCode {
     Memory(Vec<u8>),
 }
 
-/// Marks an entry of the store that contains its own digest. In compiled forms, the mark is at the end. Other entries
-/// begin with it, and a digest of the rest follows.
+/// Marks an entry of the store that contains its own digest.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
@@ -182,7 +181,7 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // If there is a file of the same size, it is not written again. If it is damaged, the next read will notice.
+        // If a file of the same size is damaged, the next read will notice.
         let path = self.path(StoreEntryKind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -237,9 +236,8 @@ impl Store {
         )
     }
 
-    /// Writes an entry to a temporary file, and renames the file. The file is locked during the write. Files of killed
-    /// programs are not locked, so the sweep of another program can recognise and remove them. Process IDs or ages
-    /// would not suffice: an ID may be reused after a restart or in another container, and a clock may jump.
+    /// Writes an entry to a temporary file, and renames the file. Files of killed programs are not locked, so that
+    /// another program can recognise and remove them.
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {
@@ -268,7 +266,6 @@ impl Store {
         self.directory_of(kind).join(name.to_hex())
     }
 
-    /// Removes temporary files of killed programs, and partial downloads that nobody resumes.
     fn sweep(&self) {
         for path in files_in(&self.directory_of(StoreEntryKind::Temporary)) {
             remove_unlocked(&path);
@@ -305,8 +302,7 @@ fn warn_unless_missing(path: &Path, error: &io::Error) {
     }
 }
 
-/// Reads a compiled form; returns `None` if the file is damaged. The code is not read if the path `mapped` is given, at
-/// which the file can be mapped instead.
+/// Reads a compiled form; returns `None` if the file is damaged. With `mapped`, the code is not read.
 fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
     let mut trailer = [0; TRAILER];
     let Some(end) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
@@ -333,8 +329,7 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     }))
 }
 
-/// Marks a file as used now, because pruning removes the least recently used ones. Errors are ignored, because a store
-/// that cannot be written is not pruned.
+/// Errors are ignored, because a store that cannot be written is not pruned.
 fn mark_as_used(path: &Path) {
     let _ = file::open(path).and_then(|file| file.set_modified(Moment::now().0));
 }
@@ -344,7 +339,6 @@ fn remove_damaged(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Removes a file unless another program has locked it.
 fn remove_unlocked(path: &Path) {
     // The lock is held until the file is removed.
     if let Ok(file) = file::open(path)
@@ -379,7 +373,6 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a directory that is private to this user, or checks that an existing one is private.
 fn private_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)

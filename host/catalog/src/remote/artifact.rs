@@ -96,8 +96,7 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// Fetches an archive layer and unpacks the module. Images with such layers are small, so a broken download starts
-    /// again from the first byte.
+    /// Images with archive layers are small, so a broken download starts again from the first byte.
     async fn unpacked(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;
@@ -131,8 +130,7 @@ impl Fetch<'_> {
     }
 }
 
-/// Extracts the module from an archive; the inner error is its size, if that exceeds the limit. The files before the
-/// module may have up to twice the limit together.
+/// Extracts the module from an archive; the inner error is its size, if that exceeds the limit.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(unpacked).entries()? {

@@ -14,7 +14,6 @@ use crate::Error;
 const TOKEN_LIMIT: u64 = 256 << 10;
 
 impl Repository<'_> {
-    /// Returns the `Authorization` header with which a request satisfies a registry's challenge.
     pub(super) async fn authorize(
         &self,
         response: &ClientResponse,
@@ -70,8 +69,7 @@ impl Repository<'_> {
             ));
         }
         let repository = self.artifact.repository();
-        // The first request of a push only asks whether a blob exists, so the registry's challenge is for read access.
-        // The scope of the whole push is requested instead.
+        // The first request of a push only asks whether a blob exists, so its challenge is for read access.
         let scope = match self.access {
             RegistryAccess::Pull => {
                 parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull"))

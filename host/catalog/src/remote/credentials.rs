@@ -39,7 +39,6 @@ impl FetchClient {
             Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
         }
         let login = login(&config, artifact);
-        // Reading the credentials may run a helper program, so it blocks.
         let found = on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
         let result = tokio::time::timeout(HELPER_TIMEOUT, found).await.map_err(|_| {
             failed(format!(
@@ -77,8 +76,7 @@ impl FetchClient {
     }
 }
 
-/// Returns the key of the credentials for a repository: the longest prefix of its name that has credentials, as in
-/// podman and other programs with the library containers/image. For a credential helper, the key is the registry.
+/// Returns the key of the credentials for a repository, chosen as podman does.
 fn login(config: &[u8], artifact: &OciReference) -> String {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -112,8 +110,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     }
 }
 
-/// Returns whether the error means that there are no credentials for this registry. A credential helper reports this
-/// only by a sentence, which is the same in all helpers because it comes from Docker's library.
+/// A credential helper reports this only by a sentence, which comes from Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
@@ -165,7 +162,6 @@ mod tests {
                 "r.example.com/a/b/c:1",
                 "r.example.com/a",
             ),
-            // The credentials for a prefix apply only to names in which a `/` follows the prefix.
             (
                 config(r#""r.example.com/a": {}"#),
                 "r.example.com/ab:1",

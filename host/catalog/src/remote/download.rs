@@ -11,8 +11,7 @@ use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 pub(super) struct Download<'a> {
     pub(super) place: &'a str,
     pub(super) name: &'a str,
-    /// The digest that the module must have. If it is known, a partial download can be resumed without a validator,
-    /// because the digest shows whether the parts belong together.
+    /// The digest that the module must have. With it, a download can be resumed without a validator.
     pub(super) digest: Option<Digest>,
     pub(super) size: Option<u64>,
     /// The validator (`ETag`) of the stored version. If the server still has this version, nothing is downloaded.
@@ -31,15 +30,14 @@ enum DownloadAttempt {
     NotModified,
 }
 
-/// An attempt that receives at least this number of bytes has made progress, and does not count.
+/// An attempt that receives this many bytes does not count towards the maximum number of attempts.
 const SOME_PROGRESS: usize = 64 << 10;
 
 /// The number of received bytes that are buffered before they are written to disk together.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads and stores a module if `check` accepts it. Returns `None` if the server still has the version with the
-    /// validator `known_validator`.
+    /// Downloads and stores a module if `check` accepts it. Returns `None` if the server still has the known version.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
@@ -119,7 +117,7 @@ impl Fetch<'_> {
             let before = received.bytes.len();
             let headers = download.headers(received);
             let attempt = async {
-                // The last attempt received all bytes before the connection broke, so no request is needed.
+                // The last attempt received all bytes before the connection broke.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(DownloadAttempt::Complete { validator: None });
                 }
@@ -224,11 +222,10 @@ impl Download<'_> {
     }
 }
 
-/// The bytes of a module received so far. With a store, a file contains them too, so that a later start can resume.
+/// The bytes of a module received so far. With a store, a file contains them too.
 #[derive(Default)]
 struct DownloadedBytes {
     bytes: Vec<u8>,
-    /// The validator (`ETag`) that the server sent for the version that is being received.
     validator: Option<String>,
     written: usize,
     partial: Option<Partial>,
@@ -247,7 +244,6 @@ impl DownloadedBytes {
         }
     }
 
-    /// Discards all bytes received so far, and starts to receive the version with this validator.
     async fn restart(&mut self, validator: Option<&str>) {
         self.bytes.clear();
         self.written = 0;
@@ -280,7 +276,6 @@ impl DownloadedBytes {
         self.written = self.bytes.len();
     }
 
-    /// Removes the file of the partial download, so that nothing can be resumed.
     async fn discard(self) -> Result<(), Error> {
         match self.partial {
             Some(partial) => on_disk(move || partial.discard()).await,
@@ -289,8 +284,7 @@ impl DownloadedBytes {
     }
 }
 
-/// Runs `work` on the file of a partial download, on a blocking thread. After an error, the file is removed, and the
-/// download continues in memory. Storing the complete download will report the error.
+/// After an error, the file is removed, and the download continues in memory.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
@@ -312,7 +306,6 @@ fn validator(headers: &HeaderMap) -> Option<String> {
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-/// Returns whether a partial response begins at `offset`, where the partial download ends.
 fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)

@@ -20,7 +20,6 @@ impl Error {
         }
     }
 
-    /// Returns the pause before a retry that the server requested with `Retry-After`.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,
@@ -29,7 +28,6 @@ impl Error {
     }
 }
 
-/// The maximum number of bytes that are read of an error response's body.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
 /// Returns the response unless its status is an error. The callers handle refused access to a registry before.
@@ -97,7 +95,6 @@ fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// Parses `Retry-After`, which is a number of seconds or a date.
 fn retry_after(response: &ClientResponse) -> Option<Duration> {
     let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
@@ -106,7 +103,6 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-/// Converts an error of the connection, which occurred while a request was sent or its response was read.
 pub(super) fn of_transport(
     error: &ClientError,
     host: Option<&str>,
@@ -140,7 +136,6 @@ pub(super) fn of_transport(
     }
 }
 
-/// Describes the problem of a TLS connection, and how to fix it.
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `ca`".into(),
@@ -158,7 +153,6 @@ fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> Str
     advice.explain(error, host)
 }
 
-/// Returns whether the error shows that the server does not use TLS.
 pub(super) fn is_without_tls(error: &ClientError) -> bool {
     match find::<rustls::Error>(error) {
         Some(error) => matches!(

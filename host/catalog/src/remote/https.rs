@@ -19,8 +19,7 @@ impl Fetch<'_> {
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
         {
-            // The store has the module although it has no record for this reference: it was stored for another
-            // reference, or the record was lost.
+            // The module was stored for another reference, or the record was lost.
             let found = FetchedModule::new(bytes, digest);
             self.record(&found, None).await?;
             return Ok(found);
@@ -60,7 +59,6 @@ impl Fetch<'_> {
 }
 
 impl FetchClient {
-    /// Fetches the signatures that are next to a module's URL.
     pub(super) async fn signatures(
         &self,
         reference: &ModuleReference,

@@ -29,7 +29,6 @@ use crate::{
 
 /// The time for which results about images are cached. Kubewarden caches them as long.
 const KEPT: Duration = Duration::from_secs(60);
-/// The maximum number of cached results of one kind.
 const MOST_KEPT: usize = 256;
 const LARGEST_KEPT: usize = 64 << 10;
 
@@ -271,7 +270,6 @@ struct ImagePlatform {
     architecture: String,
 }
 
-/// Returns the digest of the image for this machine's platform, if the manifest is an index; otherwise `None`.
 fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     let Some(images) = parsed::<PlatformManifest>(manifest)?.manifests else {
         return Ok(None);
@@ -294,7 +292,6 @@ fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     })
 }
 
-/// A cache that keeps results about images for a minute.
 #[derive(Debug)]
 struct RecentResults<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 

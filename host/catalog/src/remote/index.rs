@@ -34,7 +34,7 @@ pub(super) struct ImageIndex {
     pub(super) manifests: Option<Vec<IndexEntry>>,
 }
 
-/// An entry of an index: an artifact for a platform, or a referrer of an artifact. Incomplete entries are ignored.
+/// An entry of an index: an artifact for a platform, or a referrer of an artifact.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct IndexEntry {
@@ -64,8 +64,7 @@ impl IndexEntry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Returns whether the referrer may be a signature. A referrer without a type may be one. A bundle with another
-    /// statement, such as provenance, cannot be one; it is recognised by the predicate type in cosign's annotation.
+    /// Returns whether the referrer may be a signature. A bundle with another statement, such as provenance, is none.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations

@@ -17,8 +17,7 @@ use crate::{
     store::{StoreEntryKind, failed, is_linked, sync_directory},
 };
 
-/// A partial download, which a later call or the next start of the program can resume. Its file is locked as long as
-/// this value exists, so that there is only one writer.
+/// A partial download. Its file is locked as long as this value exists, so that there is only one writer.
 #[derive(Debug)]
 pub(super) struct Partial {
     file: File,
@@ -76,8 +75,7 @@ impl Partial {
             .store
             .sealed(StoreEntryKind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
-        // A validator from before the last boot is ignored, because after a crash of the machine the file may have
-        // gaps, which the validator would not reveal.
+        // After a crash of the machine, the file may have gaps, which an older validator would not reveal.
         let validator = recorded.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
@@ -85,7 +83,6 @@ impl Partial {
         Ok((bytes, validator))
     }
 
-    /// Discards all bytes received so far, and starts to receive the version with this validator.
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
         // The file is emptied before the validator is replaced, so that the validator never belongs to the old bytes.
         self.file.set_len(0).map_err(failed(&self.path))?;
@@ -103,7 +100,6 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
     }
 
-    /// Renames the complete download, so that it becomes the stored module with this digest.
     pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
         let path = self.store.path(StoreEntryKind::Module, digest);
         let finish = || -> io::Result<()> {

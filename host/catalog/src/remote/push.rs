@@ -165,7 +165,6 @@ impl Repository<'_> {
         done
     }
 
-    /// Uploads a blob if the registry does not have it, and counts the sent bytes.
     async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
         let digest = Digest::of(bytes);
         let place = &self.place(&TagOrDigest::Digest(digest));

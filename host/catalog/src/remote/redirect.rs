@@ -30,8 +30,7 @@ struct Cookie {
 }
 
 impl Redirects {
-    /// Returns the request that follows the redirect; `None` if the response is no redirect, or if the request is an
-    /// upload. Returns an error after too many redirects, or if one leads from https to http.
+    /// Returns the request that follows the redirect; `None` if there is none to follow.
     pub(super) fn follow(
         &mut self,
         mut next: ClientRequest,

@@ -21,14 +21,12 @@ const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 /// The maximum size of a manifest, in bytes, as the OCI distribution specification recommends it.
 const MANIFEST_LIMIT: u64 = 4 << 20;
 
-/// The permission that a request to a registry needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RegistryAccess {
     Pull,
     Push,
 }
 
-/// A repository in a registry, and the connection to it.
 #[derive(Clone, Copy)]
 pub(super) struct Repository<'a> {
     pub(super) network: &'a FetchClient,
@@ -37,7 +35,6 @@ pub(super) struct Repository<'a> {
     pub(super) progress: OnProgress<'a>,
 }
 
-/// The part of a reference that selects an artifact: a tag or a digest.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub(super) enum TagOrDigest {
     /// The artifact that currently has this tag.
@@ -47,7 +44,7 @@ pub(super) enum TagOrDigest {
 }
 
 impl TagOrDigest {
-    /// Returns the version that a reference selects. A digest takes precedence over a tag.
+    /// A digest takes precedence over a tag.
     pub(super) fn from_reference(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
@@ -79,14 +76,12 @@ impl Repository<'_> {
         .await
     }
 
-    /// Fetches a small blob, and checks its digest; returns `None` if the registry does not have the blob.
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
         let place = self.place(&TagOrDigest::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
         blob.map(|bytes| matching(bytes, digest, place)).transpose()
     }
 
-    /// Requests a blob, or the range of it that `headers` ask for.
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
         let place = self.place(&TagOrDigest::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
@@ -96,8 +91,7 @@ impl Repository<'_> {
         self.unless_refused(response, &place).await
     }
 
-    /// Fetches the index of the referrers of this manifest; `None` if there are none. A registry without the referrers
-    /// API stores this index under the fallback tag that the OCI distribution specification defines.
+    /// Fetches the index of the referrers of this manifest. A registry without the referrers API has it under a tag.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
         let place = self.place(&TagOrDigest::Digest(subject));
         let path = format!("referrers/{subject}");
@@ -167,7 +161,6 @@ impl Repository<'_> {
         }
     }
 
-    /// Returns the response of a registry unless its status is an error.
     pub(super) async fn allowed(
         &self,
         response: ClientResponse,
@@ -213,8 +206,7 @@ impl Repository<'_> {
 }
 
 impl FetchClient {
-    /// Returns the scheme of a registry. If the registry may be used without TLS, the first request finds out whether
-    /// it uses TLS. An invalid certificate is an error, and no reason to use http.
+    /// An invalid certificate is an error, and no reason to use http.
     async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {

@@ -34,7 +34,6 @@ impl FetchClient {
     }
 }
 
-/// Counts the attempts of one operation, and makes the pauses between them.
 #[derive(Debug)]
 pub(super) struct Pauses {
     backoff: Backoff,

@@ -37,8 +37,7 @@ struct SignatureLayer {
 }
 
 impl Repository<'_> {
-    /// Finds the signatures of an artifact: under the tag that cosign derives from the manifest's digest, and among the
-    /// manifest's referrers.
+    /// Finds the signatures under cosign's tag, and among the manifest's referrers.
     pub(super) async fn signatures(
         &self,
         reference: &ModuleReference,

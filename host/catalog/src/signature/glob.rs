@@ -1,7 +1,6 @@
 use regex::Regex;
 
-/// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part of the path. It matches any
-/// number of parts, or at least one if it is the last part of the pattern.
+/// A pattern for paths. `*` matches any characters except `/`; `**` matches any number of parts.
 #[derive(Clone, Debug, derive_more::Display)]
 #[display("{text}")]
 pub(super) struct PathGlob {
@@ -13,7 +12,6 @@ pub(super) struct PathGlob {
 pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl PathGlob {
-    /// Parses a pattern. Returns an error if `**` is not a whole part.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();
         let mut expression = String::from(r"\A(?s:");

@@ -61,7 +61,6 @@ pub enum FoundSignature {
 }
 
 impl FoundSignature {
-    /// Creates the signature that was found in a file or at a URL with this [suffix](SIGNATURE_SUFFIXES).
     pub(crate) fn with_suffix(suffix: &str, name: String, content: Blob) -> Self {
         if suffix == BUNDLE_SUFFIX {
             Self::Bundle { name, content }

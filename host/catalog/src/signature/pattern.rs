@@ -39,7 +39,7 @@ enum SourcePatterns {
     },
 }
 
-/// Matches a host. If `is_under`, matches instead every host that has one label before `name`.
+/// Matches a host or, if `is_under`, every host that has one label before `name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,
@@ -83,8 +83,7 @@ impl SourcePattern {
     }
 }
 
-/// Returns whether the path of a file is under this directory and matches `rest`. The directory of the pattern may
-/// contain symbolic links, while the path contains none.
+/// Returns whether the path of a file is under this directory and matches `rest`.
 fn matches_file(directory: &str, rest: &PathGlob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
@@ -181,7 +180,7 @@ fn file(path: &str) -> Result<SourcePatterns, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // Links in the directory are followed, but a link that is the file itself is not, so it never matches.
+    // A link that is the file itself is not followed, so it never matches.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))
@@ -266,8 +265,7 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// Returns whether a path contains `.`, `..` or an empty part. An empty last part does not count, because servers serve
-/// directories under such paths.
+/// An empty last part is normal, because servers serve directories under such paths.
 fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {

@@ -124,7 +124,7 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
     let certificate = &certified.certificate;
-    // The certificate that was found with the signature is replaced with the policy's, for which the log entry must be.
+    // The policy's certificate replaces the one that was found with the signature.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,
@@ -197,8 +197,7 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Returns a refusal if the log time is outside the certificate's validity. This is checked separately because the
-/// verifier reports it as an invalid chain.
+/// The verifier reports an expired certificate as an invalid chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

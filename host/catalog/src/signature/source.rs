@@ -16,8 +16,7 @@ pub struct ReferenceSource {
     pub(super) scheme: Scheme,
     /// The host of the source in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// The path of the source. The path of a file is absolute and has no symbolic links. The path of a URL has no
-    /// leading `/` and no escapes.
+    /// The path of a file is absolute, without symbolic links; that of a URL has no leading `/` and no escapes.
     pub(super) path: String,
 }
 
@@ -192,7 +191,7 @@ mod tests {
         );
         assert_ne!(place("https://example.com/a"), place("https://example.com/A"));
         assert_ne!(place("oci://example.com/a"), place("oci://example.com:5000/a"));
-        // Port 5000 of the host is another registry than Docker Hub, without official images.
+        // docker.io:5000 is not Docker Hub, so it has no official images.
         assert_ne!(
             place("oci://docker.io:5000/a"),
             place("oci://docker.io:5000/library/a")

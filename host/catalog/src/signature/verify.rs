@@ -79,7 +79,6 @@ pub fn verify(
     })
 }
 
-/// Finds a signature of these bytes that satisfies the requirement. The error says why each signature was refused.
 pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-/// Returns whether files of this directory can be mapped for execution and stay readable even if another program
-/// removes them. Files on network storage do not: when another program has removed such a file, a process that uses one
-/// of its pages is killed.
+/// Network storage is not safe: when another program removes a file, a process that uses its pages is killed.
 #[cfg(target_os = "linux")]
 pub(super) fn is_safe_in(directory: &Path) -> bool {
     use rustix::fs::{StatVfsMountFlags, statfs, statvfs};

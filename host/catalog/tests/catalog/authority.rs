@@ -21,7 +21,6 @@ impl HttpsAuthority {
         self.0.pem()
     }
 
-    /// Issues a certificate for this machine, and returns it with its key.
     pub(crate) fn sign(&self) -> (CertificateDer<'static>, KeyPair) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();

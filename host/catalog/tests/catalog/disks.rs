@@ -14,8 +14,7 @@ use crate::{
 /// The environment variable that contains the mounted directory. It is set only when a test runs itself again.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// Returns the mounted directory if the test was run by itself. Otherwise, executes these shell commands, in which
-/// `$at` is the directory, and runs the test again.
+/// Returns the mounted directory. The test runs itself again after these shell commands.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());
@@ -89,7 +88,6 @@ async fn a_full_disk_is_reported_and_retried() {
             .await
             .unwrap_err(),
     );
-    // The attempts that failed have left no files in the store.
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.kept(kind), [""; 0], "{kind}");
     }

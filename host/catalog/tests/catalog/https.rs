@@ -27,7 +27,6 @@ async fn a_url_is_fetched_again_only_on_request() {
         Some(FetchProgress::Finished)
     ));
 
-    // A program that starts later takes the module from the store, without asking the server.
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
@@ -47,7 +46,6 @@ async fn a_url_is_fetched_again_only_on_request() {
         .collect();
     assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
-    // The store keeps the first module, so that a rollback to it is possible.
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.load_stored(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
@@ -78,7 +76,6 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     for (path, freshness, received) in [
         ("/a.wasm", Freshness::PreferRecorded, 2),
         ("/a.wasm", Freshness::Resolve, 2),
-        // The server has the same module under another URL.
         ("/b.wasm", Freshness::PreferRecorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
@@ -107,8 +104,7 @@ async fn an_interrupted_download_is_resumed() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // There is no validator. Only a pinned digest shows whether the server still has the same version, so only the
-        // second of these downloads is resumed.
+        // Without a validator, only a pinned digest shows whether the server still has the same version.
         (None, false, vec![ResponseFault::Cut(MEGABYTE)], vec![None, None]),
         (
             None,
@@ -122,7 +118,6 @@ async fn an_interrupted_download_is_resumed() {
             vec![ResponseFault::Cut(MEGABYTE)],
             vec![None, None],
         ),
-        // The server ignores the range of the second request, or sends another range.
         (
             tag,
             false,
@@ -190,7 +185,6 @@ async fn a_partial_download_is_resumed_after_a_restart() {
                 .await;
         });
         wait.await.unwrap();
-        // While the first download is stalled, another process downloads the module, without waiting for it.
         let other = scene
             .obtain(&scene.catalog(), &site.url("/a.wasm"))
             .await
@@ -199,7 +193,6 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
 
-        // The program starts again, and finds the partial download on disk.
         std::fs::remove_dir_all(scene.path("store/resolved")).unwrap();
         let store = admittance_catalog::Store::open(scene.path("store")).unwrap();
         let mut config = scene.config.clone();
@@ -238,7 +231,6 @@ async fn server_faults_are_retried_or_reported() {
         ),
         (vec![ResponseFault::Status(429, Some("1"))], 2, None),
         (vec![ResponseFault::Stall(10)], 2, None),
-        // The server requests a pause that is longer than the limit, so the request is not retried.
         (
             vec![ResponseFault::Status(429, Some("3600"))],
             1,
@@ -360,7 +352,6 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
     assert_eq!(cookies(&other), [None]);
-    // Cookies belong to one request, so the next request starts without them.
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
     let again = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
     again.unwrap();
@@ -426,7 +417,6 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
-    // In the first round, the fetch fails, and all waiting tasks get its error.
     for (faults, received) in [(vec![ResponseFault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();

@@ -18,7 +18,6 @@ use crate::{
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Pushes an image with this configuration. Returns its manifest and the descriptor of the manifest.
 async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Value, Value) {
     let config = put_blob(registry, &configuration.to_string()).await;
     let layer = put_blob(registry, "a layer").await;
@@ -84,7 +83,6 @@ async fn manifests_and_configurations_of_images_are_read() {
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    // The results are cached, so they can be read although the registry has stopped.
     let kept = image(&registry, "1");
     let gone = image(&registry, "other");
     drop(registry);
@@ -139,7 +137,6 @@ async fn signatures_of_images_are_verified() {
         kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
         "found: none",
     );
-    // If several keys are named, each of them must have signed the image.
     says(
         kept.signed(&image, &by(&[&other], &[])).await,
         "it needs a signature by the key",
@@ -166,7 +163,6 @@ async fn signatures_of_images_are_verified() {
         };
         says(kept.signed(&image, &signers).await, part);
     }
-    // The next cases require a signature by the owner of a certificate.
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
         all: vec![Signer::Certificate {
@@ -199,7 +195,6 @@ async fn signatures_of_images_are_verified() {
     kept.signed(&image, &by(&[&signer], &[])).await.unwrap();
 }
 
-/// A CA that issues certificates for code signing.
 struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);
 
 impl CodeAuthority {

@@ -40,7 +40,6 @@ async fn a_tag_is_resolved_again_only_on_request() {
         (&tag, None, Freshness::PreferRecorded, pushed.module),
         (&tag, None, Freshness::Resolve, moved.module),
         (&tag, None, Freshness::PreferRecorded, moved.module),
-        // The tag has moved, but the store has the pinned module and knows that the tag led to it.
         (&tag, Some(pushed.module), Freshness::Resolve, pushed.module),
         (&old, None, Freshness::Resolve, pushed.module),
         (
@@ -58,7 +57,6 @@ async fn a_tag_is_resolved_again_only_on_request() {
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
 
-    // The store has all modules, so they can be obtained although the registry has stopped.
     drop(registry);
     for reference in [&tag, &old, &by_digest] {
         get(reference, None, Freshness::PreferRecorded).await.unwrap();
@@ -217,7 +215,6 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     }
 }
 
-/// Returns an image layer that contains these files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     let mut archive = tar::Builder::new(packed);
@@ -276,7 +273,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// The environment variable that is set when the test runs itself again. Then `PATH` contains the credential helpers.
+/// Set when the test runs itself again. Then `PATH` contains the credential helpers.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]
@@ -382,15 +379,13 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
     assert_eq!(
         received,
         [
-            // The first request has no credentials, and its challenge is for read access. Then the push and the pull
-            // each request a token.
+            // The challenge of the first request is for read access.
             "repository:plugins/a:pull",
             "repository:plugins/a:pull,push",
             "repository:plugins/a:pull",
         ]
     );
 
-    // All tokens that the server issues are expired at first. After it issues valid ones, requests succeed.
     *tokens.life.lock().unwrap() = -300;
     let late = scene.catalog();
     let error = scene
@@ -464,7 +459,6 @@ async fn an_artifact_without_a_module_is_refused() {
         "{error}"
     );
 
-    // The registry's blob is changed, so it does not have the requested digest.
     let blob = registry.blob(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;

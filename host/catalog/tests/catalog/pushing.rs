@@ -12,7 +12,6 @@ use crate::{
     scene::{CatalogScene, component},
 };
 
-/// Pushes with a fixed creation time.
 pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<PushedArtifact, Error> {
     push_with(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
 }
@@ -100,7 +99,6 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
         fs::read(registry.blob(&pushed.module.to_string())).unwrap(),
         bytes
     );
-    // Pushing the same module again gives an identical artifact.
     let again = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
         .await
         .unwrap();

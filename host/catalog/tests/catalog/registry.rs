@@ -22,7 +22,6 @@ const NEVER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) enum RegistryLogin<'a> {
-    /// Anyone may read from the registry and write to it.
     Open,
     /// The registry requires basic authentication, as the user `ada` with the password `open sesame`.
     Basic,
@@ -34,16 +33,13 @@ pub(crate) enum RegistryLogin<'a> {
     },
 }
 
-/// The user name and password that [`Access::Basic`] accepts.
 pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
 
 /// The output of `htpasswd -nbB -C 5 ada "open sesame"`.
 const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
 
-/// A running registry. When it is dropped, it is stopped and its files are deleted.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The host and port of the registry.
     pub(crate) name: String,
     directory: TempDir,
     _program: Child,

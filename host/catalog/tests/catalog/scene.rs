@@ -56,7 +56,6 @@ impl CatalogScene {
         self.directory.path().join(name)
     }
 
-    /// Adds the test user's credentials for a registry, as `docker login` does.
     pub(crate) fn log_in(&self, registry: &str) {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
         let (user, password) = USER;
@@ -92,7 +91,6 @@ impl CatalogScene {
         std::mem::take(&mut *self.told.lock().unwrap())
     }
 
-    /// Returns the pauses and errors of retried attempts since the last call.
     pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
         let retries = self
             .take_progress()
@@ -104,7 +102,6 @@ impl CatalogScene {
         retries.collect()
     }
 
-    /// Returns the names of the files in the store's directory for this kind of entries.
     pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
         let mut names: Vec<_> = entries
@@ -126,7 +123,6 @@ pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
         bytes.push((content >> shift) as u8 & 0x7f | more);
     }
     bytes.push(0);
-    // The bytes vary, so that the content differs if bytes are in the wrong place.
     bytes.extend((1..content).map(|index| (index / 251) as u8 ^ seed));
     assert_eq!(bytes.len(), size);
     bytes

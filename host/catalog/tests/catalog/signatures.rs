@@ -44,7 +44,6 @@ impl CosignKey {
         STANDARD.encode(key.sign(&random, bytes).unwrap())
     }
 
-    /// Returns a rule that requires modules from `source` to be signed with this key.
     fn required_of(&self, source: &str) -> SignatureRule {
         let key = PublicKey::from_pem(&self.public_key()).unwrap();
         SignatureRule {
@@ -91,7 +90,6 @@ async fn signatures_next_to_a_url_are_found() {
     assert!(error.contains("is not signed"), "{error}");
     assert_eq!(received(), paths);
 
-    // The module has a signature by a wrong key, and then one by the right key. It is downloaded once for both.
     let reference: ModuleReference = url.parse().unwrap();
     site.put("/a.wasm.sig", CosignKey::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
@@ -113,7 +111,6 @@ async fn signatures_next_to_a_url_are_found() {
     let described = catalog.signatures(&module, &|_| {}).await.unwrap();
     assert_eq!(described.len(), 1);
 
-    // At the next start, the stored signature is checked, and nothing is requested.
     let before = received().len();
     let again = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(again.verified(), module.verified());
@@ -136,8 +133,6 @@ async fn signatures_next_to_a_url_are_found() {
 
 #[tokio::test]
 async fn signatures_in_a_registry_are_found() {
-    // The signature has the tag that cosign derives, or it is in the index of referrers that registries without the
-    // referrers API have.
     for is_referrer in [false, true] {
         let mut scene = CatalogScene::new();
         let registry = Registry::start(RegistryLogin::Open, None).await;
@@ -194,7 +189,6 @@ async fn signatures_in_a_registry_are_found() {
         let by_index = format!("oci://{}/plugins/a:2", registry.name);
         let module_of_index = scene.obtain(&scene.catalog(), &by_index).await.unwrap();
         assert_eq!(module_of_index.verified(), module.verified());
-        // The registry has stopped, but the module can be obtained at the next start, and for a rollback.
         drop(registry);
         for pinned in [None, Some(module.digest())] {
             let again = scene
@@ -234,7 +228,6 @@ pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Valu
     json!({"mediaType": kind, "digest": Digest::of(&text).to_string(), "size": text.len()})
 }
 
-/// Sends a request, and returns the response's `Location`.
 async fn request(method: Method, url: &str, kind: &str, body: &[u8]) -> String {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::builder()

@@ -14,7 +14,6 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::authority::HttpsAuthority;
 
-/// A fault in the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResponseFault {
     /// The server closes the connection after this number of bytes of the body.
@@ -49,7 +48,6 @@ struct SiteState {
     received: Vec<SiteRequest>,
 }
 
-/// The server, which stops at the end of the test's runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
@@ -88,7 +86,6 @@ impl Site {
         self.state.lock().unwrap().files.insert(path.to_owned(), file);
     }
 
-    /// Answers the next requests with these faults, one fault for each request.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = ResponseFault>) {
         self.state.lock().unwrap().faults.extend(faults);
     }
@@ -203,7 +200,6 @@ impl Site {
     }
 }
 
-/// Reads the header of a request; returns `None` if the client has disconnected.
 pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<SiteRequest>> {
     let mut head = Vec::new();
     // The header is read byte by byte, so that the body stays in the stream.

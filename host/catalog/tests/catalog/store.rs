@@ -16,7 +16,6 @@ fn key(settings: &str) -> CompiledKey {
     CompiledKey::new(Digest::of("module"), settings, "engine")
 }
 
-/// Obtains a module from a new file that contains these bytes.
 async fn module(scene: &CatalogScene, bytes: &[u8]) -> Module {
     let path = scene.path("module.wasm");
     fs::write(&path, bytes).unwrap();
@@ -24,7 +23,6 @@ async fn module(scene: &CatalogScene, bytes: &[u8]) -> Module {
     scene.obtain(&scene.catalog(), &reference).await.unwrap()
 }
 
-/// Returns the path of the only file in the store's directory for this kind of entries.
 fn only(scene: &CatalogScene, kind: &str) -> std::path::PathBuf {
     let names = scene.kept(kind);
     assert_eq!(names.len(), 1, "{names:?}");
@@ -55,7 +53,6 @@ async fn a_store_entry_is_found_only_under_its_key() {
     store.insert_module(&kept).unwrap();
     assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
     assert_eq!(store.module(Digest::of("other")), None);
-    // The reference now leads to a changed file. A rollback gets the first module from the store.
     let changed = module(&scene, b"changed").await;
     let recalled = scene
         .catalog()
@@ -147,7 +144,6 @@ async fn the_least_recently_used_entries_are_pruned_first() {
     }
     let old = module(&scene, &component(1000, 1)).await;
     store.insert_module(&old).unwrap();
-    // The next steps make all entries old, and then read some of them, which makes these recently used.
     let now = SystemTime::now();
     for (age, kind) in [(50, "compiled"), (100, "modules")] {
         for name in scene.kept(kind) {

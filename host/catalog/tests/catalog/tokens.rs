@@ -28,7 +28,6 @@ use crate::{
 /// The identity token that `docker login` stores instead of a password.
 pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 
-/// A token server, which stops at the end of the test's runtime.
 pub(crate) struct TokenServer {
     pub(crate) address: SocketAddr,
     signer: Arc<TokenSigner>,
@@ -125,7 +124,6 @@ fn parameter(query: &str, name: &str) -> String {
 }
 
 impl TokenSigner {
-    /// Returns a token that the registry accepts for the scope `repository:name:actions`.
     fn token(&self, scope: &str, life: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let now = i64::try_from(now).unwrap();
@@ -137,8 +135,7 @@ impl TokenSigner {
             _ => json!([]),
         };
         let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [STANDARD.encode(&self.certificate)]});
-        // Tokens are issued in the past, so that they can have expired for longer than the clock difference of a minute
-        // that the registry tolerates.
+        // The registry tolerates a clock difference of a minute, so expired tokens must be older.
         let claims = json!({
             "iss": "test", "sub": "ada", "aud": "test", "jti": "1", "access": access,
             "iat": now - 600, "nbf": now - 600, "exp": now + life,

@@ -126,9 +126,7 @@ fn the_manifest_must_match_the_module_and_the_reference() {
     };
     let reference = named(digest);
     check(&requirement(&key), &reference, &module(), &good).unwrap();
-    // The signature is valid, but the signed manifest lists another module.
     unrelated(&reference, b"another module", &good);
-    // The reference pins a manifest, but the signed manifest is another one.
     unrelated(&named(Digest::of("other")), &module(), &good);
     unrelated(&reference, &module(), &with(None));
     unrelated(&reference, &module(), &with(Some(b"{}".to_vec())));

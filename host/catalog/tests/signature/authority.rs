@@ -26,7 +26,6 @@ pub(crate) struct SigningAuthority {
     log: EcdsaKeyPair,
 }
 
-/// The properties of a certificate to issue, and of its log entry.
 pub(crate) struct CertificateProperties<'a> {
     pub(crate) identity: SanType,
     pub(crate) issuer: &'a str,
@@ -48,7 +47,6 @@ impl Default for CertificateProperties<'_> {
     }
 }
 
-/// A layer with a signature, as `cosign sign` adds it for a manifest.
 #[derive(Clone)]
 pub(crate) struct SignedLayer {
     pub(crate) payload: String,
@@ -120,7 +118,6 @@ impl SigningAuthority {
         }
     }
 
-    /// Creates the promise of a log that it recorded the signature at the time `at`.
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
         // RFC 8785 requires the members to be in the order of their names.

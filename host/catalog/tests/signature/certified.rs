@@ -34,7 +34,6 @@ fn required(signed: &SignedLayer, log: Option<&SigningAuthority>, must_be_logged
     })
 }
 
-/// Returns the signature without its certificate and without the log's promise.
 fn bare(signed: &SignedLayer) -> FoundSignature {
     let mut found = signed.found();
     if let FoundSignature::SimpleSigning { certificate, log, .. } = &mut found {

@@ -33,7 +33,6 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
 
     std::fs::write(root.join("versions/module-1.wasm.sig"), fixture("p256.sig")).unwrap();
     assert!(outcome(check(&required, &reference, &module(), &look())).starts_with("by the key"));
-    // The signature is next to the symbolic link, not next to its target, and is found there.
     std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
     std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
     let found = look();

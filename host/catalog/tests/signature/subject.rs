@@ -22,7 +22,6 @@ pub(crate) fn text(name: &str) -> String {
     String::from_utf8(fixture(name)).unwrap()
 }
 
-/// Returns the module that was signed for the fixtures.
 pub(crate) fn module() -> Vec<u8> {
     fixture("module.wasm")
 }
@@ -95,7 +94,6 @@ pub(crate) fn check(
     verify(requirement, subject, &material)
 }
 
-/// Describes the valid signature, or why each signature was refused.
 pub(crate) fn outcome(result: Result<VerifiedSignature, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),

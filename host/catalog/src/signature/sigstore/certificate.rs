@@ -59,8 +59,7 @@ fn from_pem(text: &str) -> Result<CertificateDer<'static>, String> {
         .map_err(|_| "it is not the PEM text of a certificate, `-----BEGIN CERTIFICATE-----`".to_owned())
 }
 
-/// Checks that the certificate is for code signing: that it has the key usages and the subject alternative name that
-/// cosign's certificates have.
+/// Checks that the certificate has the key usages and the subject alternative name of cosign's certificates.
 fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let wrong = |error: &dyn fmt::Display| format!("its extensions cannot be read: {error}");
     let usage = certificate.key_usage().map_err(|error| wrong(&error))?;
@@ -80,7 +79,6 @@ fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     }
 }
 
-/// Checks that one of the authorities issued the certificate, and that the certificate is valid now.
 fn was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -> Result<(), String> {
     let authorities: Vec<_> = authorities
         .iter()

@@ -93,7 +93,6 @@ impl PublicKey {
         self.der.as_bytes()
     }
 
-    /// Returns whether this key made this signature of the message.
     pub(super) fn signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
         schemes(self.algorithm).iter().any(|scheme| {
             VerificationKey::from_spki_with_scheme(&self.der, *scheme)
@@ -102,8 +101,7 @@ impl PublicKey {
     }
 }
 
-/// Returns the signature schemes that are accepted for a key. cosign uses SHA-256 with every curve, while other tools
-/// use the hash of the curve's size.
+/// cosign uses SHA-256 with every curve, while other tools use the hash of the curve's size.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],

@@ -38,8 +38,7 @@ struct EntryKind {
     version: String,
 }
 
-/// Builds a bundle from the parts of a signature. If there is no promise of a log, the bundle will be refused, because
-/// nothing tells when the certificate must have been valid.
+/// Builds a bundle. Without a log's promise, it will be refused, because the time of the signature is unknown.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,

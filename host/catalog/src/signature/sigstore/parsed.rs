@@ -24,9 +24,9 @@ pub(super) struct ParsedSignature<'a> {
 pub(super) enum SignedContent<'a> {
     /// The module or its manifest itself is signed.
     Artifact(Option<MessageDigest>),
-    /// A text is signed that contains the manifest's digest.
+    /// A text with the manifest's digest is signed.
     Payload(&'a [u8]),
-    /// A statement is signed that contains the digest of the module or of its manifest.
+    /// A statement with the digest of the module or of its manifest is signed.
     Envelope(DsseEnvelope),
 }
 
@@ -167,8 +167,7 @@ pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> 
     Ok(SignatureBytes::new(bytes))
 }
 
-/// The payload that `cosign sign` signs: <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. The
-/// reference in the payload is informative, and is not compared.
+/// The payload that `cosign sign` signs: <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>.
 #[derive(Deserialize)]
 struct SimpleSigning {
     critical: Critical,

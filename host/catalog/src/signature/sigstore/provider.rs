@@ -73,8 +73,7 @@ impl CryptoProvider for RingProvider {
             .map_err(|_| invalid(scheme))
     }
 
-    /// Verifies the signature of a digest. ring cannot do this, so the crates of the curves are used. RSA is
-    /// unsupported, because every crate for it has open advisories.
+    /// ring cannot verify the signature of a digest, and every crate for RSA has open advisories.
     fn verify_prehashed(
         &self,
         scheme: SigningScheme,

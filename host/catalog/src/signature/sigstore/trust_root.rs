@@ -108,8 +108,7 @@ impl TrustRoot {
         &self.0.verifier
     }
 
-    /// Returns the policy with which the verifier checks a bundle. The identity is left out and checked afterwards, so
-    /// that a wrong identity and an invalid proof get different errors.
+    /// The identity is checked afterwards, so that a wrong identity and an invalid proof get different errors.
     pub(super) fn policy(&self) -> VerificationPolicy {
         let policy = VerificationPolicy::any_identity();
         if self.0.has_certificate_logs {
