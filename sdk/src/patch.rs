@@ -164,7 +164,7 @@ impl Patch {
     }
 }
 
-/// Appends a text as a JSON string. Without special characters, as in most paths, it is copied as a whole.
+/// Most paths have no special characters, and are copied as a whole.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
     if string

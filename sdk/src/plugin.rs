@@ -99,7 +99,6 @@ impl<P: Plugin> Configured<P> {
     }
 }
 
-/// Parses the settings, configures the plugin, and warms it up.
 pub(crate) fn configure<P: Plugin>(settings: &str) -> Result<P, SettingsErrors> {
     let plugin = P::configure(P::Settings::parse(settings)?)?;
     plugin.warm_up(&sample::request());

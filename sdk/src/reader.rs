@@ -36,7 +36,7 @@ fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, SlowPath> 
     }
 }
 
-/// The error for a document that `serde_json` must read instead, which then reports the mistake if there is one.
+/// `serde_json` must read the document instead.
 #[derive(Debug)]
 struct SlowPath;
 
@@ -78,7 +78,6 @@ impl<'de> ReaderCursor<'de> {
         Ok(())
     }
 
-    /// Moves past a JSON value, and returns the text of the value.
     fn value(&mut self) -> Result<&'de str, SlowPath> {
         let first = self.next_byte().ok_or(SlowPath)?;
         let start = self.position;
@@ -129,12 +128,10 @@ impl<'de> ReaderCursor<'de> {
         content.map(Cow::Borrowed).ok_or(SlowPath)
     }
 
-    /// Returns a deserializer of `serde_json` for the next value, and moves past the value.
     fn parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, SlowPath> {
         self.value().map(serde_json::Deserializer::from_str)
     }
 
-    /// Reads the items of an object or list with `read`, and moves past its brackets.
     fn nested<T>(
         &mut self,
         [open, close]: [u8; 2],
@@ -177,7 +174,6 @@ fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPa
             }
             position += found.trailing_zeros() as usize / 8;
         }
-        // The last bytes of the text, fewer than eight, are compared one by one.
         match bytes.get(position).ok_or(SlowPath)? {
             b'"' => return Ok((position + 1, has_escapes)),
             b'\\' => {
@@ -267,7 +263,6 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
     }
 }
 
-/// The members of an object or the elements of a list that is being read.
 struct Items<'a, 'de> {
     cursor: &'a mut ReaderCursor<'de>,
     close: u8,
@@ -367,7 +362,6 @@ mod tests {
         whole: Option<&'a RawValue>,
     }
 
-    /// Valid and invalid documents. They contain every kind of value that a view can have.
     const DOCUMENTS: &[&str] = &[
         "{}",
         "null",

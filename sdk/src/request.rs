@@ -245,8 +245,7 @@ pub trait View<'de>: Deserialize<'de> {}
 #[diagnostic::do_not_recommend]
 impl<'de, T: Deserialize<'de>> View<'de> for T {}
 
-/// Returns an error with the position of the mistake. To find it, the text is parsed again with path tracking, which
-/// therefore costs nothing for valid documents.
+/// The text is parsed again with path tracking, which therefore costs nothing for valid documents.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer =

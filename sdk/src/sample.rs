@@ -8,7 +8,6 @@ use crate::bindings::admittance::plugin::types::{
 /// A typical Pod of about 1 kB, with two containers, labels, annotations and volumes.
 const POD: &str = include_str!("sample.json");
 
-/// Returns a request to create the Pod [`POD`].
 pub(crate) fn request() -> Request {
     Request::from_contract(Contract {
         uid: "00000000-0000-4000-8000-000000000000".to_owned(),

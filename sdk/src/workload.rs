@@ -329,7 +329,6 @@ fn is_known(request: &Request) -> bool {
     }
 }
 
-/// Returns whether an object that could not be parsed contains a list at a place where containers are expected.
 #[cold]
 fn has_containers(request: &Request, document: Document) -> bool {
     let Ok(Some(object)) = request.read::<Value>(document) else {

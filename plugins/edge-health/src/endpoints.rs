@@ -26,8 +26,7 @@ struct NodeAddress<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Moves the unready addresses on [nodes that are presumed reachable](crate::node::Reachability) to the end of the
-/// ready addresses.
+/// Moves the unready addresses on reachable nodes to the end of the ready addresses.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request
@@ -67,7 +66,7 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in reachable.into_iter().enumerate() {
-        // Each earlier move has shifted the elements after it by one, so the number of moves is subtracted.
+        // Each earlier move has shifted the elements after it by one.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

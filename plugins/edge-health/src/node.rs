@@ -48,16 +48,13 @@ struct NodeCondition {
     status: Option<String>,
 }
 
-/// Decides which nodes are presumed reachable although the control plane has lost contact with them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reachability {
-    /// Whether nodes with the annotation [`UNHEALTHY`] are presumed reachable too.
     pub(crate) always_reachable: bool,
 }
 
 impl Reachability {
-    /// Returns whether the node counts as reachable although the control plane has lost contact with it. A node with
-    /// the annotation [`UNHEALTHY`] counts only with `always_reachable`.
+    /// Nodes with the annotation [`UNHEALTHY`] count only with `always_reachable`.
     pub(crate) fn is_presumed_reachable(self, node: &ClusterNode) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
@@ -88,7 +85,6 @@ impl Taint {
     }
 }
 
-/// Removes the taints that would evict the Pods of a node that is presumed reachable.
 pub(crate) fn patch(request: &Request, reachability: Reachability) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let Some(node) = request.object::<ClusterNode>()? else {

@@ -5,10 +5,8 @@ use admittance_sdk::{Text, cluster};
 
 use crate::node::{ClusterNode, Reachability};
 
-/// A function that returns the Node of this name, or `None` if it does not exist.
 type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<ClusterNode>, cluster::Error> + 'r>;
 
-/// The nodes that a request needs, each of which is looked up once.
 pub(crate) struct LookedUpNodes<'r> {
     reachability: Reachability,
     look_up: NodeLookup<'r>,
@@ -16,7 +14,6 @@ pub(crate) struct LookedUpNodes<'r> {
 }
 
 impl<'r> LookedUpNodes<'r> {
-    /// Returns an empty cache. `look_up` is called once for each node that is needed.
     pub(crate) fn new(
         reachability: Reachability,
         look_up: impl FnMut(&str) -> Result<Option<ClusterNode>, cluster::Error> + 'r,
@@ -28,12 +25,10 @@ impl<'r> LookedUpNodes<'r> {
         }
     }
 
-    /// Creates a cache that looks up nodes in the control plane.
     pub(crate) fn from_cluster(reachability: Reachability) -> Self {
         Self::new(reachability, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Returns whether the node of this name is presumed reachable; false without a name, or if there is no such node.
     pub(crate) fn is_presumed_reachable(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

@@ -17,12 +17,12 @@ struct SliceEndpoint<'a> {
     conditions: Option<EndpointConditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
-    /// Contains the name of the endpoint's node in `v1beta1` if `nodeName` is absent. `v1` does not have this field.
+    /// Contains the node's name in `v1beta1`.
     #[serde(borrow)]
     topology: Option<Topology<'a>>,
 }
 
-/// The conditions of an endpoint in a slice. Consumers treat an endpoint without the condition `ready` as ready.
+/// Consumers treat an endpoint without the condition `ready` as ready.
 #[view]
 #[derive(Clone, Copy)]
 struct EndpointConditions {
@@ -38,7 +38,6 @@ struct Topology<'a> {
     hostname: Option<Text<'a>>,
 }
 
-/// Marks endpoints as ready if their nodes are presumed reachable.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let has_topology = request.kind().version == "v1beta1";
@@ -72,7 +71,6 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> 
 }
 
 impl EndpointConditions {
-    /// Returns whether the endpoint is not ready, but may get new connections because it is not terminating.
     fn can_become_ready(&self) -> bool {
         self.ready == Some(false) && self.terminating != Some(true)
     }

@@ -17,7 +17,6 @@ fn plugin(settings: &Value) -> EdgeHealth {
     testing::configure(settings).expect("the settings are right")
 }
 
-/// Returns a Node with this status of its condition `Ready`, and these annotations.
 fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -29,8 +28,7 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// Returns nodes: `lost` and `far` are disconnected and healthy, `dead` is disconnected and marked as unhealthy, `near`
-/// is ready, and `ill` is connected and not ready.
+/// `lost`, `far` and `dead` are disconnected, `dead` is marked as unhealthy, and `ill` is connected but not ready.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),
@@ -41,7 +39,7 @@ fn nodes() -> [Value; 5] {
     ]
 }
 
-/// Returns the outcome of a request in a cluster with the [`nodes`]. A second run on the result must change nothing.
+/// A second run on the result must change nothing.
 fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = plugin(settings);
     testing::with_cluster(nodes(), || {
@@ -107,7 +105,7 @@ fn wrong_settings_are_reported() {
     }
 }
 
-/// The test provides no control plane, so a request that needs a node fails, and a request that needs none succeeds.
+/// Without a control plane, a request that needs a node fails.
 #[test]
 fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

@@ -128,7 +128,7 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // The result is not needed. The call makes the heap as large as later calls need it.
+        // This call makes the heap as large as later calls need it.
         let _ = self.admit(sample);
     }
 }
@@ -138,7 +138,6 @@ impl ImagePolicy {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
 
-    /// Checks an image. Adds a violation to the list, or else the rewritten image to the patch if it differs.
     fn judge(
         &self,
         image: &PodImage<'_>,
@@ -190,7 +189,6 @@ impl ImagePolicy {
         Ok(())
     }
 
-    /// Returns the first rule that an image breaks, and how to obey it.
     fn broken(&self, image: &Reference<'_>) -> Option<String> {
         if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
             return Some(format!(
@@ -223,19 +221,16 @@ impl ImagePolicy {
     }
 }
 
-/// An image in a pod spec, and its path there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PodImage<'a> {
     place: ImageList,
     index: usize,
-    /// The name of the container or volume that has the image.
     name: Option<&'a str>,
     reference: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ImageList {
-    /// The name of a list of containers in the pod spec.
     Containers(&'static str),
     Volumes,
 }

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The registry of images whose reference contains no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
 
 /// The maximum length of registry and path together, in bytes.
@@ -20,7 +19,6 @@ pub(crate) struct Reference<'a> {
     digest: Option<&'a str>,
 }
 
-/// Why a text is not a valid reference to an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReferenceError {
     Empty,
@@ -49,7 +47,6 @@ impl fmt::Display for ReferenceError {
 }
 
 impl<'a> Reference<'a> {
-    /// Parses a reference as a container runtime would.
     pub(crate) fn parse(text: &'a str) -> Result<Self, ReferenceError> {
         if text.is_empty() {
             return Err(ReferenceError::Empty);
@@ -105,7 +102,7 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// Returns whether the reference is under a prefix. The case of registries does not matter, as in host names.
+    /// The case of registries does not matter, as in host names.
     pub(crate) fn has_prefix(&self, prefix: &ReferencePrefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
@@ -120,7 +117,6 @@ impl<'a> Reference<'a> {
         host.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
-    /// If the reference is under `from`, returns it with `to` in place of `from`.
     pub(crate) fn rewritten(&self, from: &ReferencePrefix, to: &ReferencePrefix) -> Option<String> {
         if !self.has_prefix(from) {
             return None;
@@ -172,8 +168,7 @@ impl fmt::Display for Reference<'_> {
     }
 }
 
-/// A registry, or a registry and the beginning of a path, such as `docker.io` or `registry.example.com:5000/team`. It
-/// matches only whole components of the path.
+/// A registry, or a registry and the beginning of a path, such as `registry.example.com:5000/team`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReferencePrefix {
     registry: String,
@@ -207,7 +202,6 @@ impl ReferencePrefix {
         })
     }
 
-    /// Returns whether all references under the prefix `other` are under this prefix too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         self.registry.eq_ignore_ascii_case(&other.registry)
             && (self.path.is_empty()
@@ -217,7 +211,7 @@ impl ReferencePrefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// Returns the length of the prefix, because the longest of several matching prefixes is used.
+    /// The longest of several matching prefixes is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }

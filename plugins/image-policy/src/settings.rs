@@ -34,7 +34,6 @@ pub(crate) struct RegistryRewrite {
     pub(crate) to: ReferencePrefix,
 }
 
-/// Parses the rewrites, and sorts them so that the longest prefixes come first.
 pub(crate) fn rewrites(
     rewrites: &BTreeMap<String, String>,
     errors: &mut SettingsErrors,
@@ -57,7 +56,7 @@ pub(crate) fn rewrites(
         }
     }
     for (key, rewrite) in &read {
-        // A second run of the plugin must not change its own result, so no result of a rewrite may be rewritten.
+        // A second run of the plugin must not rewrite the result of a rewrite.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],

@@ -73,8 +73,7 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
     }
 }
 
-/// Returns the networks in a value with their keys: the index in an array, the element of a set, the key of an object,
-/// or the network itself. In place of a network, there may be an array whose first element is the network.
+/// Returns the networks in a value with their keys, such as the index in an array.
 fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     let keyed = |key: Value, item| Some((key, text(item)?));
     match value {
@@ -150,7 +149,6 @@ mod tests {
                 r#"["2601:600:8a80:207e:a57d:7567:e2c9:e7b3/64", "2601:600:8a80:207e:a57d:7567:e2c9:e7b3/128"]"#,
                 Some(vec!["2601:600:8a80:207e::/64"]),
             ),
-            // An address without a prefix is accepted.
             (
                 r#"["192.0.2.112", "192.0.2.116/31", "192.0.2.118/31"]"#,
                 Some(vec!["192.0.2.0/24"]),

@@ -148,7 +148,6 @@ impl SprintfArgument {
     }
 }
 
-/// The flags, the width and the precision of a verb in a format string.
 #[derive(Default)]
 struct VerbFormat {
     left: bool,
@@ -161,7 +160,6 @@ struct VerbFormat {
 }
 
 impl VerbFormat {
-    /// Splits the text after a `%` into flags with width and precision, the verb, and the text after the verb.
     fn read(text: &str) -> (Self, Option<char>, &str) {
         let mut spec = Self::default();
         let mut rest = text;
@@ -277,14 +275,12 @@ impl VerbFormat {
         if !self.zeros {
             return format!("{}{text}", " ".repeat(missing));
         }
-        // With the flag `0`, zeros are inserted between the sign and the digits.
         let at = usize::from(is_number && text.starts_with(['-', '+', ' ']));
         let (sign, digits) = text.split_at(at);
         format!("{sign}{}{digits}", "0".repeat(missing))
     }
 }
 
-/// Splits off the number at the start of the text. The number is 0 if the text does not start with a digit.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

@@ -11,7 +11,6 @@ use regorus::{Engine, Value};
 
 use crate::{cidr, format, globs};
 
-/// The functions that this plugin adds to regorus, with their numbers of arguments.
 const ADDED: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),
@@ -49,7 +48,6 @@ const MISSING: [&str; 13] = [
     "uuid.",
 ];
 
-/// Returns whether this name is a built-in function, which a policy can call without defining it.
 pub(crate) fn exists(name: &str) -> bool {
     BUILTINS.contains_key(name) || name == "print" || arity(name).is_some()
 }
@@ -59,7 +57,6 @@ pub(crate) fn arity(name: &str) -> Option<usize> {
     found.map(|(_, arguments)| usize::from(*arguments))
 }
 
-/// Returns why a policy cannot call the function of this name, and what to do instead.
 pub(crate) fn why_missing(name: &str) -> &'static str {
     if name == "external_data" {
         "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from `data.inventory`, or \
@@ -74,7 +71,7 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
 /// The maximum memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
 const REGEX_SIZE: usize = 10 << 20;
 
-/// The compiled patterns. The plugin's snapshot contains those that the policy used while it was warmed up.
+/// The compiled patterns. The plugin's snapshot contains those of the warm-up.
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
 pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
@@ -137,7 +134,6 @@ fn items(values: &Value) -> Option<Box<dyn Iterator<Item = &Value> + '_>> {
     }
 }
 
-/// Returns whether a pattern matches a text; `None` if the pattern is not valid.
 fn is_match(pattern: &str, text: &str, patterns: &Patterns) -> Option<bool> {
     let mut patterns = patterns.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = patterns.get(pattern) {

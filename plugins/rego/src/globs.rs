@@ -9,7 +9,6 @@ use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 /// The maximum product of the numbers of parts in two globs. If two globs exceed it, the call is undefined.
 const MOST_PAIRS: usize = 1 << 20;
 
-/// A part of a glob, which matches one character or, if it is repeated, any number of characters.
 struct GlobPart {
     ranges: Vec<(char, char)>,
     is_repeated: bool,
@@ -24,13 +23,13 @@ impl GlobPart {
     }
 }
 
-/// Returns whether a text that is not empty matches both globs; `None` if a glob is invalid, or both are very long.
+/// Returns `None` if a glob is invalid, or both are very long.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // The states that a common text can reach: the position in each glob, and whether the text is not empty.
+    // The position in each glob, and whether the text is not empty.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -87,10 +86,9 @@ fn parts(glob: &str) -> Option<Vec<GlobPart>> {
     Some(parts)
 }
 
-/// Reads the ranges of a set such as `[a-z]`, up to its `]`.
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // Whether the last item of the set is a single character, so that a `-` can make it the begin of a range.
+    // Whether a `-` can make the last item the begin of a range.
     let mut can_begin = false;
     loop {
         match rest.next()? {
@@ -153,7 +151,6 @@ mod tests {
             ("mamama.*", &["dadada.*", "nanana.*"], Some(false)),
             (".*mamama", &[".*dadada", ".*nanana"], Some(false)),
             (".xyz.", &["paaap", ".*pqr.*"], Some(false)),
-            // The globs of each pair match only the empty text in common, which does not count.
             ("a*", &["b*", ""], Some(false)),
         ] {
             for other in others {

@@ -41,7 +41,6 @@ use policy::CompiledModules;
 pub use settings::{Constraint, EnforcementAction, LanguageVersion, Settings};
 use verdict::PreparedConstraint;
 
-/// The name of the environment variable with which a stage selects its constraint.
 const CONSTRAINT: &str = "CONSTRAINT";
 
 /// The plugin `rego`, configured with its settings.
@@ -49,13 +48,11 @@ const CONSTRAINT: &str = "CONSTRAINT";
 pub struct Rego {
     /// The compiled policy. It is locked because an evaluation changes it; each call has its own copy.
     policy: Mutex<CompiledModules>,
-    /// The path of the rule whose value is the verdict.
     rule: String,
     parameters: Value,
     /// The constraints of a Gatekeeper template, by name. The map is empty if the settings have an entry point.
     constraints: BTreeMap<String, PreparedConstraint>,
     inventory: Vec<(String, String)>,
-    /// Whether the policy reads the Namespace of the request's object.
     reads_namespace: bool,
 }
 
@@ -135,7 +132,6 @@ impl Plugin for Rego {
     }
 }
 
-/// The objects of the cluster that are passed to a policy.
 #[derive(Default)]
 struct PolicyObjects {
     namespace: Option<Value>,
@@ -143,7 +139,6 @@ struct PolicyObjects {
 }
 
 impl Rego {
-    /// Returns the constraint that the stage selects, or the only constraint.
     fn constraint(&self) -> Result<&PreparedConstraint, Error> {
         let found = match &env::var(CONSTRAINT).ok() {
             Some(name) => self.constraints.get(name),
@@ -157,7 +152,6 @@ impl Rego {
         })
     }
 
-    /// Evaluates the rule whose value is the verdict.
     fn evaluate(
         &self,
         request: &Request,
@@ -184,7 +178,6 @@ impl Rego {
         policy.evaluate(input).map_err(Error::other)
     }
 
-    /// Reads those objects of the cluster that the policy uses.
     fn objects(&self, request: &Request) -> Result<PolicyObjects, Error> {
         let namespace = match request.namespace().filter(|_| self.reads_namespace) {
             Some(namespace) => {
@@ -227,7 +220,6 @@ impl Rego {
     }
 }
 
-/// Returns the object at this key. If there is none, adds an empty object.
 fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
     let object = value.as_object_mut().map_err(failed)?;
     Ok(object.get_or_insert_with(key, Value::new_object))

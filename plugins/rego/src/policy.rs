@@ -29,7 +29,7 @@ impl CompiledModules {
     }
 }
 
-/// Returns an engine that has no modules, but the functions that this plugin adds.
+/// Returns an engine without modules, but with the functions of this plugin.
 fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
     // A call of a built-in function that fails is undefined, as in OPA and Gatekeeper.
@@ -38,7 +38,6 @@ fn engine(is_v0: bool) -> Result<Engine, String> {
     Ok(engine)
 }
 
-/// Compiles the modules of the settings. Returns the policy, and the path of the rule whose value is the verdict.
 pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), SettingsErrors> {
     let mut errors = SettingsErrors::new();
     let is_v0 = settings.version == LanguageVersion::V0;
@@ -111,7 +110,6 @@ pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), 
     Ok((compiled, rule))
 }
 
-/// The package of a module, and its imports, each with its name and the path that it stands for.
 pub(crate) struct ModuleScope {
     pub(crate) package: String,
     imports: Vec<(String, String)>,
@@ -136,7 +134,6 @@ impl ModuleScope {
         found.map(|(_, path)| path.as_str())
     }
 
-    /// Returns the full paths to which the name of a function may refer.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         let full = self.imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;
@@ -157,7 +154,6 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-/// Extracts the mistake and its line number from a report of the engine, which has several lines.
 pub(crate) fn readable(report: &str) -> String {
     let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());
@@ -169,7 +165,6 @@ pub(crate) fn readable(report: &str) -> String {
     }
 }
 
-/// Returns the paths of all rules that the modules define, such as `data.lib.f`.
 pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     let mut defined = BTreeSet::new();
     for module in modules {
@@ -189,8 +184,7 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     defined
 }
 
-/// Returns a mistake for each call of a missing function. They are reported here because the engine would report one
-/// only when the call is evaluated.
+/// The engine would report a missing function only when the call is evaluated.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
     let scope = ModuleScope::from_module(module);
     let mut unknown = Vec::new();
@@ -207,8 +201,7 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
     unknown
 }
 
-/// Returns a mistake for each rule `violation` without a message. They are reported here because the engine would
-/// report one only during a request.
+/// The engine would report a `violation` without a message only during a request.
 fn wrong_violations(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {

@@ -20,13 +20,10 @@ use crate::{policy::ModuleScope, walk};
 /// The maximum number of cached results of functions.
 const MOST_RESULTS: usize = 1000;
 
-/// The name of the extension with which the second engine gets the arguments of a call.
 const ARGUMENT: &str = "__argument";
 
-/// The path of a module, and its text.
 pub(crate) type ModuleText = (String, String);
 
-/// The functions whose results are cached, and the results.
 #[derive(Clone, Debug)]
 pub(crate) struct RememberedFunctions {
     state: Arc<Mutex<RememberState>>,
@@ -34,7 +31,7 @@ pub(crate) struct RememberedFunctions {
 
 #[derive(Debug)]
 struct RememberState {
-    /// The second engine. In its modules, no calls are replaced, and each function has a rule that evaluates it.
+    /// The second engine, which has a rule for each function.
     engine: Engine,
     functions: Vec<RememberedFunction>,
     arguments: Arc<Mutex<Vec<Value>>>,
@@ -44,7 +41,6 @@ struct RememberState {
 
 #[derive(Debug)]
 struct RememberedFunction {
-    /// The path of the second engine's rule that evaluates the function.
     rule: String,
     reads_input: bool,
 }
@@ -70,7 +66,6 @@ impl RememberedFunctions {
         });
     }
 
-    /// Adds an extension for each of these functions. It returns the cached result, or else evaluates the function.
     fn add_to(&self, engine: &mut Engine, found: &[&PureFunction]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);
@@ -102,8 +97,7 @@ fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
-/// Returns an engine with these modules that caches the results of functions; `None` if caching would make no function
-/// faster. `texts` are the texts of the modules. `new` creates an engine without modules.
+/// Returns an engine that caches the results of functions; `None` if caching would make no function faster.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
     texts: &[ModuleText],
@@ -171,7 +165,6 @@ fn with_modules(texts: Vec<ModuleText>, new: impl Fn() -> Result<Engine, String>
     Some(engine)
 }
 
-/// Returns the texts of modules in which calls of these functions are replaced with calls of their extensions.
 fn replaced(
     modules: &[Ref<Module>],
     texts: &[ModuleText],

@@ -4,8 +4,7 @@ use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value as Json, json};
 use regorus::Value;
 
-/// Returns the review of a request. If the request is a DELETE without an object, the review contains the stored object
-/// in its place, as in Gatekeeper.
+/// If a DELETE has no object, the review contains the stored object in its place, as in Gatekeeper.
 pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
     let old_object = request.old_object_json();
     let object = match (request.operation(), request.object_json()) {
@@ -13,7 +12,7 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The objects are JSON text. It is inserted as it is, so that it need not be parsed and serialized.
+    // The objects are JSON text, which is inserted as it is.
     head.pop();
     for (name, document) in [("object", object), ("oldObject", old_object)] {
         head.push_str(",\"");
@@ -66,7 +65,6 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-/// Returns the user of the request. Empty fields are left out, as in an AdmissionReview.
 fn user(request: &Request) -> Json {
     let user = request.user();
     let mut fields = Map::new();

@@ -19,15 +19,13 @@ use regorus::{Engine, PolicyLengthConfig};
 
 use crate::{functions, policy, walk};
 
-/// The maximum length of a line of a module, in characters. It is large, because lines of generated policies are long,
-/// and get longer when they are rewritten.
+/// The maximum length of a line of a module, in characters. Lines of generated policies are long.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
 /// The name of the input's field that replaces `data.inventory` in modules.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// Rewrites a module so that regorus gives it the same meaning as OPA. Text that cannot be parsed is returned
-/// unchanged, so that the compiler reports the mistake.
+/// Text that cannot be parsed is returned unchanged, so that the compiler reports the mistake.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
@@ -51,7 +49,6 @@ pub(crate) fn engine(is_v0: bool) -> Engine {
     engine
 }
 
-/// The offset at which a text is inserted, and the text.
 type Insertion = (usize, String);
 
 fn inserted(text: &str, mut insertions: Vec<Insertion>) -> String {
@@ -70,7 +67,6 @@ struct RegoToken {
     end: usize,
 }
 
-/// Splits a text into tokens; returns `None` if a part of the text is not a token.
 fn tokens(path: &str, text: &str) -> Option<Vec<RegoToken>> {
     let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
     let mut lexer = Lexer::new(&source);
@@ -125,7 +121,6 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     };
     let mut insertions = Vec::new();
     let mut open: Vec<&str> = Vec::new();
-    // The offsets at which the head of the current rule begins and ends.
     let mut head: Option<(usize, usize)> = None;
     let mut start = None;
     let mut has_else = false;
@@ -146,7 +141,6 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
                 "{" if matches!(before, "=" | ":=") => {}
                 "{" if head.is_none() => head = start.map(|start| (start, token.start)),
                 "{" => {}
-                // The token is the first of a new rule.
                 _ if is_new_line && (start.is_none() || !continues(before, symbol)) => {
                     (start, head, has_else) = (Some(token.start), None, false);
                 }
@@ -176,7 +170,6 @@ fn continues(before: &str, symbol: &str) -> bool {
         || matches!(symbol, "=" | ":=" | "if" | "contains")
 }
 
-/// Returns whether this token can be the last one of an expression.
 fn ends(token: &RegoToken, written: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(written, ")" | "]" | "}"),
@@ -212,7 +205,6 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
 
 struct VariableBindings<'a> {
     text: &'a str,
-    /// The paths of all rules that the module defines.
     own: BTreeSet<String>,
     insertions: Vec<Insertion>,
     replaced: Vec<(usize, usize, String)>,
@@ -302,8 +294,7 @@ impl VariableBindings<'_> {
     }
 }
 
-/// Returns the references and calls in an argument of a negated call. Those that are in another one or in a
-/// comprehension are left out.
+/// Returns the references and calls in an argument, except those in another one or in a comprehension.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),
@@ -347,7 +338,6 @@ mod tests {
                 "package a\nimport data.inventory\nv { inventory.cluster }\n",
                 "package a\nimport input.__inventory as inventory\nv { inventory.cluster }\n",
             ),
-            // A parenthesis on a new line does not begin a statement if it is in brackets or follows an operator.
             (
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",

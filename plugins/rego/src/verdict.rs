@@ -12,7 +12,6 @@ pub(crate) struct PreparedConstraint {
     pub(crate) actions: Vec<EnforcementAction>,
 }
 
-/// Returns the response to a request with these violations of a constraint, with the messages of Gatekeeper.
 pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
@@ -66,7 +65,6 @@ pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Erro
     }
 }
 
-/// Returns the response for the value of a rule that is the response of an AdmissionReview, or a whole AdmissionReview.
 fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     let response = field(found, "response").unwrap_or(found);
     let denial = || {
@@ -96,7 +94,6 @@ fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     Ok(answer)
 }
 
-/// Returns the message of a violation: the violation itself if it is a text, or the message in it if it is an object.
 fn message(item: &Value) -> String {
     let named = ["msg", "message"].iter().find_map(|name| field(item, name));
     match named.unwrap_or(item) {

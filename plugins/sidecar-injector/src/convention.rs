@@ -4,8 +4,7 @@ use admittance_sdk::workload::{PodTemplate, Workload};
 
 use crate::settings::Convention;
 
-/// The annotations of [kube-sidecar-injector](https://github.com/morvencao/kube-sidecar-injector), by which a workload
-/// opts in or out, and which record the injection.
+/// The annotations of [kube-sidecar-injector](https://github.com/morvencao/kube-sidecar-injector).
 const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
     "sidecar-injector-webhook.morven.me/inject",
     "sidecar-injector-webhook.morven.me/status",
@@ -17,17 +16,13 @@ const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
 /// The value that kube-sidecar-injector writes into its status annotation. It is read case-insensitively.
 const INJECTED: &str = "injected";
 
-/// The two annotations of a convention, and the syntax of their values.
 #[derive(Debug)]
 pub(crate) struct AnnotationPair {
-    /// The annotation with which a workload opts in or out.
     pub(crate) answer: String,
-    /// The annotation that records that a workload was injected.
     pub(crate) status: String,
     pub(crate) style: AnnotationStyle,
 }
 
-/// The syntax of the values of a convention's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnnotationStyle {
     /// The syntax of this plugin: the status annotation lists the injected containers.
@@ -36,7 +31,6 @@ pub(crate) enum AnnotationStyle {
     KubeSidecarInjector,
 }
 
-/// Whether a workload's annotation asks for the injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InjectionChoice {
     Ask,
@@ -44,7 +38,6 @@ pub(crate) enum InjectionChoice {
     Unclear,
 }
 
-/// The choice that a workload makes, and the annotation in which it makes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnnotatedChoice<'a> {
     pub(crate) wish: InjectionChoice,
@@ -52,8 +45,7 @@ pub(crate) struct AnnotatedChoice<'a> {
     pub(crate) marks: &'a AnnotationPair,
 }
 
-/// The annotations that the plugin reads: those of the configured convention, and possibly those of
-/// kube-sidecar-injector in addition.
+/// The configured convention, and possibly that of kube-sidecar-injector in addition.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: AnnotationPair,
@@ -61,8 +53,7 @@ pub(crate) struct Conventions {
 }
 
 impl Conventions {
-    /// Creates the conventions. The annotations have the names that the operator set, or the default names of the
-    /// convention. `is_added` returns whether the plugin adds an annotation of this name to workloads.
+    /// `is_added` returns whether the plugin adds an annotation of this name to workloads.
     pub(crate) fn new(
         convention: Convention,
         answer: Option<String>,
@@ -98,13 +89,11 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Returns whether nothing is injected in a namespace, even if annotations ask for the injection.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == AnnotationStyle::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the choice that the annotations of a template or of its workload make. The configured convention takes
-    /// precedence over kube-sidecar-injector's.
+    /// The configured convention takes precedence over kube-sidecar-injector's.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -125,20 +114,17 @@ impl Conventions {
         })
     }
 
-    /// Returns whether a template was injected before, so that it must not be injected again.
     pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// Returns the list of injected containers in a template's status annotation. It is needed to recognise these
-    /// containers, because BCS drops the names of containers.
+    /// BCS drops the names of containers, so this list is needed to recognise them.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == AnnotationStyle::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()
     }
 
-    /// Returns those annotations that record an injection but are missing in the template. `containers` are the added
-    /// containers. `answer` is the annotation that asked for the injection.
+    /// Returns those annotations that record an injection but are missing in the template.
     pub(crate) fn missing_status<'a>(
         &'a self,
         template: &PodTemplate<'_>,
@@ -158,7 +144,6 @@ impl Conventions {
         })
     }
 
-    /// Returns the pairs of annotations that are read, beginning with the pair of the configured convention.
     pub(crate) fn all(&self) -> impl Iterator<Item = &AnnotationPair> {
         std::iter::once(&self.main).chain(&self.understood)
     }
@@ -181,8 +166,7 @@ impl AnnotationStyle {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // kube-sidecar-injector read only words that opt in until 2022. Since then, it reads only words that opt
-            // out, without `no`. Here, both kinds of words are read, and `no` opts out.
+            // kube-sidecar-injector read only the words that opt in until 2022, and only those that opt out since then.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {
@@ -194,7 +178,6 @@ impl AnnotationStyle {
         }
     }
 
-    /// Returns the words that messages suggest for opting in and for opting out.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Admittance => ("true", "false"),

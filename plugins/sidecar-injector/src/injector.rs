@@ -37,7 +37,6 @@ impl Injector {
             mode,
             annotation,
             status_annotation,
-            // SidecarSets are injected by the module `sidecar_set`.
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
@@ -155,7 +154,6 @@ impl Injector {
     }
 }
 
-/// Reports annotations and labels without a name, and annotations of the convention that the settings add.
 fn check_annotations(
     conventions: &Conventions,
     annotations: &BTreeMap<String, String>,
@@ -210,8 +208,7 @@ impl Injector {
         }
     }
 
-    /// Adds operations to the patch for the elements that a template lacks. A template without containers is not
-    /// changed, because it is not the template of a Pod.
+    /// A template without containers is not changed, because it is not the template of a Pod.
     fn inject(
         &self,
         template: &PodTemplate<'_>,
@@ -278,7 +275,6 @@ impl Injector {
     }
 }
 
-/// Returns the entries to add whose keys are not present.
 fn absent<'a>(
     added: &'a BTreeMap<String, String>,
     present: Option<&TextMap<'_>>,
@@ -289,10 +285,7 @@ fn absent<'a>(
         .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
-/// Returns whether the element is in the list.
-///
-/// BCS drops the names of containers when it stores them. So if there are containers without names, the element is
-/// found by its image, or by its entry in the status annotation if another stage has rewritten the image.
+/// BCS drops the names of containers, so such a container is found by its image or by the status annotation.
 fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&str>) -> bool {
     let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()

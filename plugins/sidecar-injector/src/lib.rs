@@ -79,7 +79,7 @@ impl Plugin for SidecarInjector {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // The result is not needed. The call makes the heap as large as later calls need it.
+        // This call makes the heap as large as later calls need it.
         let _ = self.admit(sample);
     }
 }

@@ -96,7 +96,6 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// An element that is added to a list of the pod spec, serialized as JSON.
 #[derive(Debug)]
 pub(crate) struct AddedElement {
     /// The name of the element; empty only for a container that needs none.
@@ -107,7 +106,6 @@ pub(crate) struct AddedElement {
 }
 
 impl AddedElement {
-    /// Returns the text by which the status annotation identifies the element.
     pub(crate) fn identity(&self) -> &str {
         if self.name.is_empty() {
             &self.image
@@ -117,14 +115,13 @@ impl AddedElement {
     }
 }
 
-/// Whether elements without a name are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameRule {
     NameOrImage,
     Name,
 }
 
-/// Parses the elements of one list, and reports all mistakes in them. `taken` contains the names that are already used.
+/// Parses the elements of one list. `taken` contains the names that are already used.
 pub(crate) fn elements(
     list: &str,
     values: Vec<Map<String, Value>>,

@@ -25,7 +25,6 @@ const LIST: &str = "kruise.io/sidecarset-injected-list";
 pub struct Injection {
     name: String,
     containers: Vec<Sidecar>,
-    /// The init containers of the SidecarSet, sorted by name.
     init_containers: Vec<Sidecar>,
     /// The volumes that the SidecarSet's containers use, by name, in the order in which they are added.
     volumes: Vec<(String, Value)>,
@@ -111,7 +110,6 @@ impl Injection {
         Ok(Response::patch(patch))
     }
 
-    /// Returns the annotations that the Pod gets from the SidecarSet.
     fn annotations(&self, metadata: &TargetPodMetadata<'_>) -> Result<BTreeMap<String, String>, Error> {
         let mut added = BTreeMap::new();
         for PodMetadata {
@@ -143,7 +141,6 @@ impl Injection {
 }
 
 impl Sidecar {
-    /// Returns the container of the SidecarSet as it is injected into a Pod with these own containers.
     fn in_pod(&self, own: &[PodContainer<'_>], metadata: &TargetPodMetadata<'_>) -> Result<Value, Error> {
         let mut container = self.container.clone();
         let mut env = self.transferred(own, metadata)?;
@@ -165,7 +162,6 @@ impl Sidecar {
         Ok(Value::Object(container))
     }
 
-    /// Returns the environment variables that the container copies from the Pod's own containers.
     fn transferred(
         &self,
         own: &[PodContainer<'_>],
@@ -206,7 +202,6 @@ fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<V
     container.insert(list.to_owned(), Value::Array(elements));
 }
 
-/// Applies a JSON Merge Patch to a JSON text.
 fn merged(present: &str, change: &str) -> Result<String, serde_json::Error> {
     let mut value = serde_json::from_str(present)?;
     merge_patch(&mut value, serde_json::from_str(change)?);
@@ -231,9 +226,7 @@ fn merge_patch(value: &mut Value, change: Value) {
     }
 }
 
-/// Puts containers into a list of the Pod: in place of containers with the same names, before the other containers, or
-/// after them. With `by_name`, the appended containers and those that other SidecarSets have appended are sorted by
-/// name.
+/// Puts containers into a list of the Pod: in place of those with the same names, before the others, or after them.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),
@@ -248,7 +241,7 @@ fn merge(
     patch.ensure_array(&path, present.is_some());
     let present = present.unwrap_or_default();
     let mut names: Vec<&str> = present.iter().map(|container| container.name.as_str()).collect();
-    // The index of the first of the containers at the end of the list that other SidecarSets have appended.
+    // The index of the first container that other SidecarSets have appended.
     let mut appended = present.len();
     while let Some(last) = appended.checked_sub(1).and_then(|last| present.get(last))
         && last.is_injected()?
@@ -278,7 +271,6 @@ fn merge(
     Ok(())
 }
 
-/// Appends elements to a list of the Pod, unless the list has an element with the same name.
 fn append(
     list: &str,
     elements: &[(String, Value)],

@@ -85,7 +85,6 @@ fn existing_containers_labels_and_volumes_are_kept() {
     );
 }
 
-/// The sidecar is injected at the path that the kind of workload has for its Pods. A second run adds nothing.
 #[test]
 fn every_kind_of_workload_is_injected_once() {
     let template =

@@ -4,7 +4,6 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitBool, LitStr, Result, Token};
 
-/// The arguments of `#[plugin(...)]`. An argument that is missing has its default.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,
@@ -15,7 +14,6 @@ pub(crate) struct Arguments {
     pub(crate) capabilities: Vec<Capability>,
 }
 
-/// Resources of one group and version that the plugin supports.
 pub(crate) struct ResourceRule {
     pub(crate) group: String,
     pub(crate) version: String,
@@ -117,7 +115,7 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     Punctuated::parse_terminated(&content)
 }
 
-/// Parses resources such as `v1/pods`. All resources of the same group and version become one rule.
+/// All resources of the same group and version become one rule.
 fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {
@@ -156,7 +154,7 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// Returns whether a resource begins with a version such as `v1`, which cannot be a group, so it is in the core group.
+/// A version such as `v1` cannot be a group, so the resource is in the core group.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -89,7 +89,6 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
     Ok(attributes)
 }
 
-/// Returns whether this name is in the `#[serde(...)]` attributes that the author has put on the type.
 fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     let mut found = false;
     for attribute in item

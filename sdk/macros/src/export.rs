@@ -49,7 +49,6 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     })
 }
 
-/// Parses an `impl Plugin for SomeType`; anything else is an error.
 fn implementation(item: TokenStream) -> Result<ItemImpl> {
     const RIGHT: &str = "`#[plugin]` must be on `impl Plugin for YourType`";
     let whole = item.clone();

@@ -15,7 +15,6 @@ type AccessRule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
 thread_local! {
     static OBJECTS: RefCell<Option<Vec<Value>>> = const { RefCell::new(None) };
     static RULE: RefCell<Option<AccessRule>> = const { RefCell::new(None) };
-    /// The user of the request that is being admitted on this thread.
     static USER: RefCell<Option<UserInfo>> = const { RefCell::new(None) };
 }
 
@@ -58,7 +57,6 @@ pub fn with_access<R>(rule: impl Fn(&UserInfo, &str, &str) -> bool + 'static, te
     scoped(&RULE, Some(Rc::new(rule)), test)
 }
 
-/// Runs `admit` as part of a request of this user.
 pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
     scoped(&USER, Some(user.clone()), admit)
 }

@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 use super::{Container, TextMap};
 use crate::{Error, Text, pointer};
 
-/// A part of a container, as JSON text that is parsed later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RawPart<'a>(&'a str);
 

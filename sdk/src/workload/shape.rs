@@ -8,8 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 use super::{Misspelt, container::RawPart};
 use crate::Text;
 
-/// Defines a type with optional fields. Its parser rejects duplicate keys and records a key in the wrong letter case,
-/// which `derive(Deserialize)` cannot do.
+/// The parser rejects duplicate keys and records misspelt ones, which `derive(Deserialize)` cannot do.
 macro_rules! shape {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $key:literal => $field_vis:vis $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -178,7 +177,6 @@ impl Volume<'_> {
 }
 
 impl ShapeObject<'_> {
-    /// Returns the first misspelt key on the path to the pod spec.
     pub(super) fn misspelt(&self) -> Option<Misspelt> {
         let root = PointerBuf::new();
         self.misspelt_here(&root).or_else(|| {
@@ -194,7 +192,6 @@ impl ShapeObject<'_> {
 }
 
 impl PodSpec<'_> {
-    /// Returns the first misspelt key in the pod spec at `at`.
     pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
         let lists = [
             ("containers", &self.containers),
@@ -242,7 +239,6 @@ impl<'a> TextMap<'a> {
 }
 
 impl<'de> TextMap<'de> {
-    /// Reads a map whose values are converted to strings.
     pub(super) fn with_values<D: Deserializer<'de>, V: Deserialize<'de>>(
         deserializer: D,
         text: fn(V) -> Text<'de>,
@@ -277,8 +273,7 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
     }
 }
 
-/// Returns whether Go's `encoding/json` matches `key` with the field `name`: it ignores the case of ASCII letters, and
-/// treats two Unicode letters (the long s and the Kelvin sign) as ASCII letters. `name` is ASCII.
+/// Returns whether Go's `encoding/json` matches `key` with the field `name`, which is ASCII.
 fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',

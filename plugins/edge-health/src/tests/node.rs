@@ -144,7 +144,6 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
         );
         assert_eq!(outcome.at("/spec/taints"), expected.as_ref(), "{name}");
         assert_eq!(outcome.patch().is_some(), expected != Some(taints), "{name}");
-        // Apart from the taints, the Node is unchanged.
         let mut rest = outcome.object().cloned().expect("an UPDATE has an object");
         rest["spec"]["taints"] = before["spec"]["taints"].clone();
         assert_eq!(rest, before, "{name}");

@@ -9,7 +9,6 @@ fn slice(version: &str, endpoints: Value) -> Value {
 fn endpoints_of_disconnected_healthy_nodes_become_ready() {
     let endpoint =
         |conditions: Value| json!({"addresses": ["10.0.0.1"], "nodeName": "lost", "conditions": conditions});
-    // (case, conditions before, expected conditions after)
     let table = [
         ("not ready", json!({"ready": false}), json!({"ready": true})),
         (

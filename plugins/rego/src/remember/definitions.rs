@@ -9,11 +9,9 @@ use crate::{
     walk,
 };
 
-/// The number of bodies that all calls of a function in the text must evaluate together, so that its results are
-/// cached. With fewer bodies, caching would take longer than evaluating each call.
+/// With fewer bodies, caching would take longer than evaluating each call.
 const WORTHWHILE: usize = 8;
 
-/// A function that a module defines. All its definitions are in this module.
 #[derive(Debug)]
 pub(super) struct PureFunction {
     pub(super) package: String,
@@ -40,7 +38,7 @@ impl PureFunction {
     }
 }
 
-/// Those functions whose results depend only on their arguments and the input. They call no functions outside this set.
+/// Functions whose results depend only on their arguments and the input.
 pub(super) struct PureFunctions {
     functions: BTreeMap<String, PureFunction>,
 }
@@ -86,7 +84,6 @@ impl PureFunctions {
         Some(found)
     }
 
-    /// Removes functions that call a function outside this set. Marks functions that read the input through a call.
     fn close(&mut self) {
         loop {
             let is_left = |definition: &PureFunction| {
@@ -132,7 +129,6 @@ impl PureFunctions {
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    /// Returns the number of bodies that a call of the function evaluates, including those of functions that it calls.
     fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
         if !seen.insert(path.to_owned()) {
             return 0;
@@ -165,7 +161,6 @@ impl PureFunctions {
     }
 }
 
-/// The paths of the rules that some modules define.
 struct RulePaths {
     all: BTreeSet<String>,
     /// The rules that are evaluated again wherever they are read. Functions and constants are not among them.
@@ -203,8 +198,7 @@ impl RulePaths {
         }
     }
 
-    /// If the rule defines a function, returns its path, and its definition or `None` if the results must not be
-    /// cached. Returns `None` if the rule defines no function.
+    /// Returns the function's path, and its definition or `None` if the results must not be cached.
     fn function(
         &self,
         rule: &Rule,

@@ -48,7 +48,6 @@ const LIB: &str = "package lib\nis_small(x) { x < limit } { x < 1 } { x < 0 }\nl
 fn cached_results_equal_the_results_of_the_functions() {
     let (mut engine, remembered) = remembered(&[POLICY, LIB]).expect("it is worthwhile");
     for (input, expected, known) in [
-        // `g(4)` is undefined, because this input has no `more`.
         (
             r#"{"list": [1, 2, 3, 4, 5, 1]}"#,
             r#"{false, true, 1, 2, 3, 4, 5, {"set": "set"}}"#,

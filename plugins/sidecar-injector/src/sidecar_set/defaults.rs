@@ -7,7 +7,6 @@ use admittance_sdk::serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// The default permissions of files in a volume, `0644`.
 const FILE_MODE: u16 = 0o644;
 
 pub(super) fn of_container(container: &mut Object) {
@@ -101,7 +100,6 @@ fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// Changes the object at this path if it exists.
 fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) {
     let mut found = Some(object);
     for field in path {
@@ -112,7 +110,6 @@ fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) 
     }
 }
 
-/// Returns the elements of this list that are objects.
 fn objects<'a>(object: &'a mut Object, list: &str) -> impl Iterator<Item = &'a mut Object> {
     let items = object.get_mut(list).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)

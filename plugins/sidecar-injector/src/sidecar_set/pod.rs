@@ -74,8 +74,7 @@ struct Mount<'a> {
 }
 
 impl PodContainer<'_> {
-    /// Adds this container's volume mounts to `mounts`, and the variables that they use to `env`. Containers that
-    /// OpenKruise has injected add nothing.
+    /// Containers that OpenKruise has injected add nothing.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());
@@ -90,7 +89,7 @@ impl PodContainer<'_> {
         Ok(())
     }
 
-    /// Adds this container's raw block devices to `devices`. Containers that OpenKruise has injected add nothing.
+    /// Containers that OpenKruise has injected add nothing.
     pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
         if !self.is_injected()? {
             for raw in self.volume_devices.iter().flatten() {
@@ -110,7 +109,6 @@ impl PodContainer<'_> {
         Ok(false)
     }
 
-    /// Returns the container's environment variable of this name, exactly as it is written.
     pub(super) fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
         for raw in self.env.iter().flatten() {
             if parse::<EnvVariable<'_>>(raw)?.name.as_str() == name {

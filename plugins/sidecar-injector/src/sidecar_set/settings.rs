@@ -61,21 +61,17 @@ pub enum PatchPolicy {
     MergePatchJson,
 }
 
-/// A container to inject.
 #[derive(Debug)]
 pub(super) struct Sidecar {
     pub(super) name: String,
     pub(super) place: ContainerOrder,
-    /// Whether the injected container gets the volume mounts of the Pod's own containers.
     pub(super) shares_volumes: bool,
-    /// Whether the injected container gets the raw block devices of the Pod's own containers.
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<TransferEnv>,
     /// The container as the SidecarSet defines it. Variables and mounts of a Pod are added to a copy.
     pub(super) container: Map<String, Value>,
 }
 
-/// Whether a container is injected before or after the Pod's own containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
 pub(super) enum ContainerOrder {
@@ -85,15 +81,12 @@ pub(super) enum ContainerOrder {
     After,
 }
 
-/// Environment variables that are copied from a container of the Pod.
 #[derive(Debug)]
 pub(super) struct TransferEnv {
     pub(super) source: ContainerName,
-    /// The names of the environment variables, in the order in which they are copied.
     pub(super) names: BTreeSet<String>,
 }
 
-/// How the name of a container is given: directly, or by a label or annotation of the Pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ContainerName {
     Is(String),
@@ -173,11 +166,9 @@ pub(super) fn named(
     named
 }
 
-/// Reads the containers and the init containers, which must all have different names.
 pub(super) struct ContainerReader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
-    /// The names of the volumes that the containers read so far use.
     used: Vec<String>,
     errors: &'a mut SettingsErrors,
 }
@@ -192,7 +183,6 @@ impl<'a> ContainerReader<'a> {
         }
     }
 
-    /// Returns those volumes that containers use, in the order of their first uses.
     pub(super) fn used(self) -> Vec<(String, Value)> {
         let Self { volumes, used, .. } = self;
         let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
@@ -269,7 +259,6 @@ impl<'a> ContainerReader<'a> {
         })
     }
 
-    /// Checks the lists of a container that the injection extends, and records the volumes that the container uses.
     fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
         for key in ["env", "volumeMounts", "volumeDevices"] {
             if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {

@@ -3,7 +3,6 @@ use admittance_sdk::testing::{self, Outcome};
 
 use crate::SidecarInjector;
 
-/// Injects these SidecarSets into the object, one after the other, and returns the result.
 fn injected(sets: &[Value], object: Value) -> Value {
     sets.iter().fold(object, |object, set| {
         let outcome = run(set, &object);
@@ -92,13 +91,11 @@ fn containers_are_injected_in_the_order_of_openkruise() {
         names(&pod, "containers"),
         ["b", "first", "second", "web", "same", "z-after", "a-after"]
     );
-    // The injected container has replaced the Pod's container of the same name.
     let replaced = &pod["spec"]["containers"][4];
     assert_eq!(
         (&replaced["name"], &replaced["image"], &replaced["env"]),
         (&json!("same"), &json!(null), &json!([mark()]))
     );
-    // The containers that both SidecarSets append are sorted by name.
     assert_eq!(
         names(&pod, "initContainers"),
         ["early", "setup", "a", "c", "d", "m", "n"]

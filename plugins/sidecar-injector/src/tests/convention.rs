@@ -1,6 +1,5 @@
-//! Tests the annotations of kube-sidecar-injector, with which workloads opt in and which record the injection. The
-//! expected results follow the rules of `mutationRequired` and `updateAnnotation` in its `webhook.go`, without its bug
-//! that loses annotations.
+//! Tests kube-sidecar-injector's annotations. The expected results follow `mutationRequired` and `updateAnnotation` in
+//! its `webhook.go`, without its bug that loses annotations.
 
 use super::*;
 
@@ -166,8 +165,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation takes precedence over kube-sidecar-injector's, except with the convention
-        // `kubeSidecarInjector`, where it has no effect.
+        // With the convention `kubeSidecarInjector`, the plugin's own annotation has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
@@ -218,15 +216,13 @@ fn system_namespaces_are_not_injected() {
     let opt_in = json!({"mode": "optIn"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
-    // (namespace, settings, annotations, whether the plugin injects)
     let table = [
         ("kube-system", &whole, json!({ASK: "yes"}), false),
         ("kube-public", &whole, json!({ASK: "yes"}), false),
         ("kube-public", &whole_always, json!({}), false),
         ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
         ("shop", &whole, json!({ASK: "yes"}), true),
-        // By default, kube-sidecar-injector's annotation cannot ask for the injection in this namespace; the plugin's
-        // own annotation and the mode can.
+        // By default, kube-sidecar-injector's annotation cannot ask for the injection in this namespace.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
         ("kube-system", &usual, json!({}), true),
@@ -323,7 +319,6 @@ fn an_injection_keeps_the_other_annotations() {
     }
 }
 
-/// The template of a workload is injected like a Pod, so the Pods that are created from it need no further injection.
 #[test]
 fn pods_of_an_injected_workload_are_not_injected_again() {
     let template = json!({"metadata": {"annotations": {ASK: "yes"}}, "spec": {"containers": []}});
@@ -342,7 +337,6 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
     }
 }
 
-/// An annotation has the meaning that the settings give it, even if kube-sidecar-injector uses its name otherwise.
 #[test]
 fn annotation_names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
