@@ -23,8 +23,7 @@ use crate::{
     status::{BadDefinitionStatus, Problem, metrics},
 };
 
-/// The maximum number of tables in memory: the live one, the next one, and those that requests in flight use. If there
-/// are this many, the next table has to wait until requests end.
+/// The maximum number of tables in memory. If there are this many, the next one waits until requests on old ones end.
 pub(crate) const MOST_TABLES: usize = 8;
 
 /// The reason why the newest definitions are not live, with the number of attempts so far and the time of the next one.
@@ -50,8 +49,7 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the newest definitions that are not served as they are written. The list is empty if the problem is that
-    /// no table could be built at all.
+    /// Returns the newest definitions that are not served as they are written.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -75,8 +73,7 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem if it concerns mistakes, which remain while a rollback is live. Returns `None` if it is
-    /// temporary, because nothing is retried while a rollback is live.
+    /// Returns the problem if it concerns mistakes. Temporary ones are not retried while a rollback is live.
     pub(crate) fn of_mistakes(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }
@@ -92,7 +89,6 @@ impl TableProblem {
     }
 }
 
-/// Logs each definition that has become invalid or valid since `before`, and sets the metric of invalid definitions.
 pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
     let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
@@ -109,7 +105,6 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
 }
 
-/// Hands out slots for tables, at most [`MOST_TABLES`] at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSlots(Arc<Semaphore>);
 

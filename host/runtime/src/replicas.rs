@@ -30,9 +30,7 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(10);
 /// The maximum length of a reported problem, in characters. The rest is cut off.
 const LONGEST_PROBLEM: usize = 1000;
-/// The maximum number of rollouts in a replica's report. If there are more, those that changed most recently are
-/// reported. Reports must be short because they are stored in annotations of a Lease (at most 256 KiB) or in nodes of
-/// ZooKeeper (at most 1 MiB).
+/// The maximum number of rollouts in a report, which must fit into a Lease (256 KiB) or a ZooKeeper node (1 MiB).
 const MOST_ROLLOUTS: usize = 100;
 /// The maximum length of the reason of a reported rollout, in characters. The rest is cut off.
 const LONGEST_REASON: usize = 300;
@@ -55,8 +53,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Publishes the target to all replicas if this replica still leads. After a failure, the caller tries again.
     async fn publish(&self, target: Digest);
 
-    /// Shares reports with the other replicas. The future is created after the first report, and never completes. To
-    /// stop, the caller drops it, and then calls [`leave`](Self::leave).
+    /// Shares reports with the other replicas. Never completes: drop it to stop, and then call [`leave`](Self::leave).
     async fn take_part(&self);
 
     /// Removes this replica from the list of replicas, so that the others do not wait for it.
@@ -72,8 +69,7 @@ pub struct Membership {
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another replica is the leader, or was before. If there never was one, each replica begins the steps of
-    /// its rollouts itself.
+    /// Whether another replica leads or has led. If none has, each replica begins the steps of its rollouts itself.
     pub is_led: bool,
     /// Whether this program is not permitted to share reports.
     pub is_refused: bool,
@@ -123,8 +119,7 @@ impl Replicas {
         }
     }
 
-    /// Returns a receiver of the value of [`is_ready`](Self::is_ready). The value is `false` until
-    /// [`follow`](Self::follow) runs.
+    /// Returns a receiver of [`is_ready`](Self::is_ready), which is `false` until [`follow`](Self::follow) runs.
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
@@ -143,9 +138,8 @@ impl Replicas {
         }
     }
 
-    /// Makes the host go live with the tables on which the replicas agree. The host must have been built with
-    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never completes: drop it to stop, and
-    /// then call [`leave`](Self::leave).
+    /// Makes a host with [`go_live_on_request`](crate::HostBuilder::go_live_on_request) go live with the tables on
+    /// which the replicas agree. Never completes: drop it to stop, and then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.membership();
@@ -223,8 +217,7 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs which replicas the others wait for, and later that they no longer wait, each once. A replica that is still
-    /// preparing the change and reports no problem is logged only after [`SLOW`].
+    /// Logs once for which replicas the others wait. One that is still preparing the change is logged after [`SLOW`].
     fn log(&mut self, missing: &[MissingReplica]) {
         if missing.is_empty() {
             self.since = None;
@@ -247,9 +240,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica, whose name is `name`. If the tables and the problem are the same as in the
-/// report `before`, keeps its time. If this replica cannot learn the target, reports no prepared table, so that the
-/// others do not go live without it.
+/// Returns the report of this replica. If it cannot learn the target, it reports no prepared table, so that the others
+/// do not go live without it.
 fn new_report(
     host: &Host,
     name: &str,
@@ -279,7 +271,6 @@ fn new_report(
     before.insert(report).clone()
 }
 
-/// Returns the rollouts for this replica's report, within the limits. `name` is the name of this replica.
 fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);
@@ -293,8 +284,7 @@ fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgres
     rollouts
 }
 
-/// Returns the reported rollouts of replicas that are alive. A replica that has stopped may have reported rollouts of
-/// definitions that have changed since.
+/// Returns the reported rollouts of replicas that are alive.
 fn rollouts(replicas: &[KnownReplica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive

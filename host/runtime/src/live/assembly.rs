@@ -38,8 +38,7 @@ pub(crate) struct AssembledTable {
     pub(crate) chains: Vec<Arc<LiveChain>>,
     /// All plugins of the table's stages, including the plugins of candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<LivePlugin>)>,
-    /// The errors that did not prevent the table from being built. Each is listed with what is served instead of the
-    /// definition of its stage.
+    /// The errors that did not prevent the table from being built, each with what is served instead.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
@@ -47,8 +46,7 @@ pub(crate) struct AssembledTable {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(FetchScope),
-    /// The digests of the modules that an earlier revision used. Each key consists of `PHASE:CHAIN/STAGE`, and of
-    /// whether the stage's candidate used the module.
+    /// The digests of the modules that an earlier revision used, by `PHASE:CHAIN/STAGE` and whether for the candidate.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
@@ -94,17 +92,14 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// The sandbox. It is created when the first plugin is loaded, because it reserves a memory pool that a host
-    /// without plugins does not need.
+    /// Created when the first plugin is loaded, because it reserves a memory pool.
     pub(crate) started: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
     pub(crate) fetchers: Semaphore,
-    /// Limits how many plugins are compiled and configured at a time.
     pub(crate) compilers: SmallestFirstLimit,
-    /// Limits how many plugins are loaded at a time. Loading has a limit of its own, so that a compiled plugin can be
-    /// loaded while others are compiled.
+    /// Loading has a limit of its own, so that a compiled plugin can be loaded while others are compiled.
     pub(crate) loaders: Semaphore,
     /// Whether fetched modules and compiled plugins are written to the store.
     pub(crate) fills_store: bool,
@@ -114,8 +109,7 @@ pub(crate) struct Assembler {
 /// The maximum number of modules that are fetched, compiled or loaded at a time before the host serves requests.
 pub(crate) const WORKERS: usize = 4;
 
-/// The maximum number of plugins that are compiled and configured at a time while the host serves requests. It is two,
-/// so that a plugin whose `configure` hangs does not delay all others.
+/// The limit while the host serves requests: two, so that a plugin whose `configure` hangs does not delay all others.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
@@ -170,8 +164,7 @@ impl Assembler {
         Arc::new(chain.clone().with_stages(stages))
     }
 
-    /// Builds a stage that uses these plugins. If a plugin or the hook has an error, adds the error to `assembled` and
-    /// returns `None`.
+    /// Builds a stage that uses these plugins. Adds errors to `assembled`.
     fn stage(
         &self,
         phase: Phase,
@@ -266,8 +259,7 @@ impl Assembler {
         })
     }
 
-    /// Loads the plugins concurrently, and returns them in the order in which the definitions use them. A plugin that
-    /// is already in memory is reused.
+    /// Loads the plugins concurrently, and returns them in the order in which the definitions use them.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
@@ -328,7 +320,6 @@ impl Assembler {
     }
 }
 
-/// A stage's plugin; or, if its module cannot be fetched now, the hook that takes the plugin's place.
 type PluginOrReason = Result<Arc<LivePlugin>, Unavailable>;
 
 fn prepared(plugin: PluginOrReason) -> PreparedHook {
@@ -365,7 +356,6 @@ impl OrderedPlugin {
         };
         match self.loaded {
             Ok(loaded) => {
-                // Using the previous module is not an error if the current one may not be fetched now.
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
                 let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
                 assembled.tolerated.extend(tolerated);

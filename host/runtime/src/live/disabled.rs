@@ -99,16 +99,13 @@ const LONGEST_REASON: usize = 1000;
 /// The maximum number of stage names that an error lists. The rest is only counted.
 const MOST_NAMES: usize = 30;
 
-/// How often the system clock is compared with the times at which disabled stages are enabled again. A timer alone is
-/// not enough, because the clock may be corrected, and goes on while the machine sleeps.
+/// How often the clock is read. A timer is not enough, because the clock goes on while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Disables a stage for some time: it is not called, or only as in mode `Audit`. This takes effect with the next
-    /// request, even if definitions are invalid or stores are unreachable. It applies to the stage of this name in
-    /// later tables as well. It survives restarts if there is a directory for the
-    /// [history](crate::HostBuilder::history). If the stage is already disabled, the new options replace the previous
-    /// ones.
+    /// Disables a stage of this table and later ones for some time: it is not called, or only as in mode `Audit`. If it
+    /// is already disabled, the new options replace the previous ones. This survives restarts if there is a directory
+    /// for the [history](crate::HostBuilder::history).
     ///
     /// # Errors
     ///
@@ -210,8 +207,7 @@ impl Host {
     }
 }
 
-/// Enables stages when their time is over, logs exceptions that expire, begins the steps of rollouts, and aborts
-/// rollouts that reach a limit. Returns when the host is dropped.
+/// Enables stages, logs expired exceptions and moves rollouts when they are due. Returns when the host is dropped.
 pub(crate) async fn follow_ends(
     host: Weak<Inner>,
     mut ends: watch::Receiver<Option<Instant>>,
@@ -250,8 +246,7 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds the full name of the stage with this id. If it is not in `names`, the error consists of `missing` and similar
-/// names. If no name is similar, it consists of `missing`, `known` and all names. Names are compared as a whole, not
+/// Finds the full name of the stage with this id. If there is none, the error suggests similar names. Names are not
 /// split at `/`, which the names of BCS definitions may contain.
 pub(crate) fn resolve_stage(
     id: &StageId,

@@ -10,8 +10,7 @@ use crate::{
     live::{assembly::AssembledTable, plugins::LivePlugin, stage::LiveChain},
 };
 
-/// Returns the digest of the definitions' texts, which does not depend on their order. For a definition in a shared
-/// store, the digest includes the path, because its name may be nowhere else. For a definition file, it does not.
+/// Returns the digest of the definitions' texts in any order, and of the paths of those in shared stores.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {
@@ -26,8 +25,7 @@ pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
 }
 
 /// Returns the content hash of a table. It depends on the definitions, on the order of the chains, and on the module
-/// and the settings of each plugin. It does not depend on what differs between replicas: configuration, revision
-/// numbers, times, paths and disabled stages.
+/// and the settings of each plugin, but on nothing that differs between replicas.
 pub(crate) fn of_table(definitions: Digest, assembled: &AssembledTable) -> Digest {
     let chain = |chain: &Arc<LiveChain>| format!("{}:{}", chain.phase, chain.name);
     let plugin = |(module, plugin): &(RevisionModule, Arc<LivePlugin>)| {
@@ -52,8 +50,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &AssembledTable) -> Diges
     )
 }
 
-/// Returns the content hash as the value of a metric, which is a float. It consists of the first 48 bits, which a float
-/// can represent exactly.
+/// Returns the first 48 bits of the content hash, which a metric can represent exactly.
 pub(crate) fn number(hash: Digest) -> f64 {
     let bytes = hash.as_bytes().iter().take(6);
     bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))

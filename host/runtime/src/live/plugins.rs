@@ -116,8 +116,7 @@ impl LivePlugin {
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
-    /// The name of the stage that needs the plugin; for a member of a plugin group, with the member's name:
-    /// `images/signed`.
+    /// The name of the stage; in a plugin group, with the member's name: `images/signed`.
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
     pub(crate) is_candidate: bool,
@@ -153,8 +152,7 @@ impl Order {
         }
     }
 
-    /// Returns the key by which stages share a preparation. The reference can be a part of it, because each reference
-    /// leads to a single module within a table.
+    /// Returns the key by which stages share a preparation. In a table, a reference always leads to the same module.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -180,8 +178,7 @@ impl Order {
 /// For each source of a module in the live table, the digest of the module.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
-/// A module and its prepared plugin, which are shared by the stages with the same module and settings. Lives while a
-/// table is built.
+/// A module and its prepared plugin, which are shared by the stages with the same module and settings.
 #[derive(Default)]
 pub(crate) struct SharedPreparation {
     module: OnceCell<Module>,
@@ -280,8 +277,7 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// Returns the result of loading a plugin. If loading has failed with a temporary error, returns the plugin of the
-    /// live table instead if there is one.
+    /// Returns the loaded plugin; after a temporary error, that of the live table if there is one.
     pub(crate) fn or_live_plugin(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
@@ -317,7 +313,6 @@ impl Plugins {
         })
     }
 
-    /// Finds the plugin in the live table that has the same source and configuration.
     fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<LivePlugin>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;

@@ -27,8 +27,7 @@ pub(crate) struct PreparedTables {
 }
 
 impl PreparedTables {
-    /// Called when the live table contains the newest definitions. The table that waited as the newest one becomes the
-    /// earlier one.
+    /// Called when the live table contains the newest definitions.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
@@ -109,15 +108,13 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // Only the replaced table contained the newest definitions, so they are read again to build a table.
         if is_stale {
             self.0.reread.notify_one();
         }
         true
     }
 
-    /// Goes live with a table. If the program decides when tables go live, keeps the table waiting instead, unless its
-    /// content hash is that of the live table.
+    /// Goes live with a table, or keeps it waiting if the program decides when tables go live.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,

@@ -45,8 +45,7 @@ pub(crate) struct TableSource {
     pub(crate) store_limit: Option<u64>,
     /// The fingerprint of the module files when a table was last built from them, or its build was tried.
     pub(crate) modules: Fingerprint,
-    /// The number of this state of the definitions. It increases with each read, so that plans and builds from an
-    /// earlier state are recognized as outdated.
+    /// Increases with each read of the definitions, so that plans and builds from an earlier state are recognized.
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
@@ -81,9 +80,7 @@ pub(crate) struct BuiltTable {
 
 #[derive(Debug)]
 pub(crate) enum Purpose<'a> {
-    /// The first table of this process is built.
     Start,
-    /// A table is built from the current definitions.
     Follow,
     /// A table is built for a requested change, which writes these definition files.
     Change(&'a [PathBuf]),
@@ -94,8 +91,7 @@ const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl TableSource {
-    /// Reads the definitions for the first table. If a store cannot be reached, perhaps because it is not connected
-    /// yet, waits for it for a few seconds.
+    /// Reads the definitions for the first table. Waits a few seconds for a store that cannot be reached.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
         let latest = Instant::now() + START_PATIENCE;
         loop {
@@ -118,7 +114,6 @@ impl TableSource {
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
-            // If the definitions are invalid, they have to change first, so no module files are watched.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::read(plugins().flat_map(files));
@@ -126,8 +121,7 @@ impl TableSource {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // The watch does not report a file that changed before the fingerprint was taken. If one did, the cached
-        // content is dropped, so that the file is read again.
+        // The watch does not report a file that changed before the fingerprint was taken, so the file is read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -137,8 +131,7 @@ impl TableSource {
         })
     }
 
-    /// Records the input as the one from which the next table is built. Returns its definitions, or the error of a
-    /// store that could not be read.
+    /// Records the input of the next table. Returns its definitions, or the error of a store that could not be read.
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
         self.stores.set_known(&input.contents);
@@ -152,8 +145,7 @@ impl TableSource {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// Returns the reasons why these definitions cannot all be used as they are written. Finds those that can be found
-    /// without building a table.
+    /// Returns those reasons why these definitions cannot all be used that are known before a table is built.
     pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
         let served = usable.served();
         match blocking(move || served.definitions().map(drop)).await {
@@ -169,8 +161,7 @@ impl TableSource {
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
-    /// Returns a digest of the definitions and the module files from which a table was last built, or its build was
-    /// tried.
+    /// Returns a digest of the definitions and module files at the last attempt to build a table.
     pub(crate) fn inputs(&self) -> String {
         let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
         for content in self.stores.known_content() {
@@ -186,14 +177,11 @@ impl TableSource {
 
     /// Builds a table of these definitions, as far as that is possible now:
     ///
-    /// - A store's entry whose stages cannot be built is left out, unless the same version of it is already in force.
+    /// - A store's entry whose stages cannot be built is left out, unless this version of it is already in force.
     /// - A file whose modules cannot be fetched now is served in its previous version.
-    /// - A version that is already in force is served with its last modules; stages without a module fail. At a start
-    ///   [without modules](crate::HostBuilder::start_without_modules), all definitions are served in this way.
+    /// - A version that is already in force is served with its last modules; stages without a module fail.
     ///
-    /// # Errors
-    ///
-    /// Fails because of all other mistakes, and of all mistakes in the files that a change writes.
+    /// All other mistakes are errors, and so are all mistakes in the files that a change writes.
     pub(crate) async fn build(
         &self,
         mut usable: Usable,
@@ -269,8 +257,7 @@ impl TableSource {
         }
     }
 
-    /// Returns whether `served` lacks a stage that is in force, although the `whole` definitions contain it. Such a
-    /// stage may have moved to a file that cannot be used yet.
+    /// Returns whether `served` lacks a stage that is in force and that `whole` contains.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
@@ -333,7 +320,6 @@ impl TableSource {
     }
 }
 
-/// Returns the definitions that contain these stages, without duplicates. Each has the errors of its stages as reasons.
 fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
     for (error, served) in tolerated {
@@ -401,7 +387,6 @@ fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     set.files().iter().map(file).collect()
 }
 
-/// Runs work that blocks, such as reading files and checking definitions, on another thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {

@@ -11,8 +11,7 @@ use crate::{
     status::statistics::StageStatistics,
 };
 
-/// A stage of a live table, together with its statistics, its candidate, the rollout of the candidate, and whether the
-/// stage is disabled.
+/// A stage of a live table, together with its statistics, its candidate, and whether it is disabled.
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,
@@ -66,8 +65,7 @@ impl LiveStage {
         self.trial()?.rollout.as_ref()
     }
 
-    /// Returns the hook that calls the candidate for its share of the requests, and the plugin for the rest; `None` if
-    /// the candidate has no rollout.
+    /// Returns the hook that calls the candidate for its share of the requests; `None` without a rollout.
     fn deciding(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
         Some(self.shadowed.as_ref()?.deciding(share))

@@ -29,11 +29,9 @@ pub(crate) struct LiveState {
     pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
 }
 
-/// What tables are built from, the history, and the tables that wait to go live.
 pub(crate) struct TableState {
     pub(crate) source: TableSource,
     pub(crate) history: History,
-    /// The tables that wait until the program lets them go live.
     pub(crate) prepared: PreparedTables,
     /// The problem of the definitions that the newest rollback replaced. It is reported until those definitions change.
     pub(crate) replaced_problem: Option<TableProblem>,
@@ -107,7 +105,6 @@ impl Host {
         table
     }
 
-    /// Goes live with a table whose revision is in the history.
     pub(crate) fn make_live(
         &self,
         state: &mut TableState,
@@ -159,7 +156,6 @@ impl Host {
         });
     }
 
-    /// Returns the problem after a build: the previous one if missing modules were not requested from servers.
     pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();
@@ -171,7 +167,6 @@ impl Host {
         TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
     }
 
-    /// Logs how the problem has changed since `before`. Called when the status shows the change.
     fn log_problem(&self, before: &LiveState) {
         log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
     }

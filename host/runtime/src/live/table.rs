@@ -102,7 +102,6 @@ impl Table {
         stages.filter_map(|stage| stage.rollout().cloned())
     }
 
-    /// Returns this table, but with these disabled stages and with the current shares of the candidates.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
         Self {
@@ -160,8 +159,7 @@ impl Table {
         evaluation.finish()
     }
 
-    /// Returns what an observer needs to know about a request and its outcome. `started` is the time at which the
-    /// request entered the chains.
+    /// `started` is the time at which the request entered the chains.
     pub(crate) fn observed<'o>(
         &self,
         request: Request,

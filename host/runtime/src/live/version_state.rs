@@ -29,8 +29,7 @@ impl Host {
 
     /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The known content is read before the live table. If no build is running, each version in that content is
-        // either in the live table or explained by its problem.
+        // Read before the live table, so that each version in it is in that table or explained by its problem.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -73,8 +72,7 @@ impl Host {
     }
 }
 
-/// Returns whether a definition with a problem is nevertheless served in its newest version: either with the modules
-/// that its stages used last, or with stages that fail because they lack their modules.
+/// Returns whether a definition with a problem is nevertheless served in its newest version.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

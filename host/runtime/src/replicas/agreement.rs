@@ -99,11 +99,10 @@ impl MissingReplica {
     }
 }
 
-/// Decides which table the replicas should serve, given the target that was published last and the reports of all
-/// replicas.
+/// Decides which table the replicas should serve, given the last published target and all reports.
 ///
-/// Only replicas that are alive and have the target vote, because only these answer requests. So the others do not wait
-/// for a replica that is new or late. If no replica has the target, the leader's live table becomes the target.
+/// Only replicas that are alive and have the target vote, because only these answer requests. If there are none, the
+/// leader's live table becomes the target.
 pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&KnownReplica> = alive()
@@ -135,8 +134,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
     ReplicaAgreement::Waiting(missing.collect())
 }
 
-/// Of the tables that are not the target, returns the one that most voters have prepared. If several have the same
-/// number, the leader's counts.
+/// Returns the table that most voters have prepared, except for the target; at a tie, the leader's.
 fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
     let others = voters
         .iter()

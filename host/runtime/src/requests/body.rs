@@ -82,8 +82,7 @@ impl BodyLimits {
         Self { size, time }
     }
 
-    /// Reads the whole body of a request. If it is too large, reads and discards the rest for a while, because a client
-    /// that is still sending may otherwise miss the reply.
+    /// Reads the whole body of a request. If it is too large, discards the rest for a while.
     ///
     /// # Errors
     ///
@@ -152,8 +151,7 @@ impl BodyLimits {
     }
 }
 
-/// Returns how much work it is to read a body, in the unit of [`offload_without_deadline`]. It is a quarter of the
-/// body's bytes, because reading a byte is four times faster than the work that one unit stands for.
+/// Returns how much work it is to read a body, in the unit of [`offload_without_deadline`].
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
@@ -240,8 +238,7 @@ where
     Ok(partial.joined().await)
 }
 
-/// Reads and discards the rest of a body for a while. Without this, a client that is still sending often misses the
-/// reply, because its connection is cut off.
+/// Discards the rest of a body for a while, because a client that is still sending often misses the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };

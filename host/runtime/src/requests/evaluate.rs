@@ -151,7 +151,6 @@ pub enum EvaluateError {
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
-    /// The plugins of the latest evaluations, those of the newest evaluation first.
     kept: Mutex<VecDeque<KeptPlugins>>,
 }
 
@@ -163,8 +162,7 @@ struct KeptPlugins {
 }
 
 impl Evaluator {
-    /// Creates an evaluator. It uses the same modules, limits and lookups as the live table, but it has its own slots
-    /// and compiler, so that evaluations do not delay requests.
+    /// Creates an evaluator with slots and a compiler of its own, so that evaluations do not delay requests.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();
         sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
@@ -218,12 +216,10 @@ impl Evaluator {
 }
 
 impl Host {
-    /// Evaluates a request with chains that are not live, or with a chain that is. Nothing goes live. The evaluation is
-    /// not counted, recorded or written to the history. The request is a dry run, so that a stage with side effects
-    /// refuses it.
+    /// Evaluates a request with chains that need not be live. Nothing goes live, and nothing is counted or recorded. The
+    /// request is a dry run, so that a stage with side effects refuses it, and candidates are not called.
     ///
-    /// Candidates are not called. An evaluation may take 30 s, and at most two run at a time. Plugins have their usual
-    /// limits, but run in slots of their own. Dropping the future ends the evaluation, including compilations.
+    /// An evaluation may take 30 s, and at most two run at a time. Dropping the future ends the evaluation.
     ///
     /// # Errors
     ///
@@ -363,7 +359,6 @@ fn adapt(
     }
 }
 
-/// Adds the exceptions of each live stage to the evaluated stage that has the same name.
 fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
     for definition in definitions {
         let Some(chain) = live.chain(definition.phase, &definition.name) else {

@@ -41,15 +41,13 @@ const DIGEST_HEADERS: [HeaderName; 3] = [
 /// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
 ///
 /// A request that no chain can match is streamed to the inner service unchanged. The body of any other request is read
-/// and passed through the chains, and the result is forwarded. If the chains refuse the request, the dialect writes the
-/// reply, and the inner service never sees the request. Trailers of a body that is read are dropped. If the dialect
-/// needs the stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits
-/// of a body.
+/// and passed through the chains, and the result is forwarded, without trailers. If the chains refuse the request, the
+/// dialect writes the reply. If the dialect needs the stored object ([`Dialect::stored`]), the layer first fetches it
+/// from the inner service.
 ///
-/// If the value of `X-Request-Id` has at most 128 letters, digits and `.`, `_`, `:`, `-`, it is the uid of the request.
-/// If not, a new uid is created. The uid is sent to the inner service and to the client. An invalid `traceparent` is
-/// not forwarded, and neither is its `tracestate`. The decision on a request names the `Arc<FrontEnd>` in the request's
-/// extensions. If there is none, it names the dialect.
+/// The uid of the request is the value of `X-Request-Id`, if it has at most 128 letters, digits and `.`, `_`, `:`, `-`,
+/// or else a new one. The inner service and the client get it. The decision on a request names the `Arc<FrontEnd>` in
+/// the request's extensions. If there is none, it names the dialect.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
@@ -102,8 +100,7 @@ struct LayerState {
 }
 
 impl Host {
-    /// Creates a layer that passes requests through this host's chains. A request whose body is read passes the chains
-    /// that are live when the body has arrived.
+    /// Creates a layer that passes requests through this host's chains.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }
@@ -125,8 +122,7 @@ impl AdmissionLayer {
     /// The default time within which a body must arrive. It is long enough for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Limits the size of a body that is read, and the time within which it must arrive. Does not limit bodies that are
-    /// streamed. Default: 7 MiB within 30 s.
+    /// Limits the size of a body that is read, and the time within which it must arrive. Default: 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;
@@ -185,7 +181,6 @@ where
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
-                    // The inner service may have added a `Passage` itself, which is kept.
                     if response.extensions().get::<Passage>().is_none() {
                         response.extensions_mut().insert(passed.passage);
                     }
@@ -220,7 +215,6 @@ struct ForwardedRequest<B> {
 }
 
 impl LayerState {
-    /// Passes a request through the chains. Returns the request for the inner service or, as the error, the reply.
     async fn pass<S, B, R>(
         &self,
         head: Parts,
@@ -373,8 +367,7 @@ impl<B: From<Bytes>> ForwardedRequest<B> {
     }
 }
 
-/// Returns the value of [`REQUEST_ID`] if it is a valid uid, or else a new uid. It is public for services that should
-/// behave like an [`AdmissionLayer`].
+/// Returns the value of [`REQUEST_ID`] if it is a valid uid, or else a new uid.
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)

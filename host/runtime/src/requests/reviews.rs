@@ -35,10 +35,8 @@ use crate::{
 ///
 /// A POST to `/admit` calls every matching chain. `/mutate` and `/validate` call the chains of one phase, and
 /// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out
-/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only namespaced chains. Log lines contain
-/// the uid of the review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is
-/// subject to its own failure policy, and not to the failure policy of the whole webhook. The decision names the
-/// `Arc<FrontEnd>` in the request's extensions. If there is none, it names the dialect `kubernetes`.
+/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only namespaced chains. The reply is sent
+/// shortly before the `timeout` in the query expires, so that a slow stage is subject to its own failure policy.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
@@ -75,9 +73,8 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Makes the service answer reviews at `/definitions` as well. There, the API server has a definition checked
-    /// before it stores the definition, and one with mistakes is denied. `read` has to read objects as the store does;
-    /// objects for which it returns `None` are allowed.
+    /// Makes the service answer reviews at `/definitions` as well. The API server has definitions checked there before
+    /// it stores them. Objects for which `read` returns `None` are allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
@@ -169,7 +166,6 @@ impl ReviewService {
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);
         let Some(selection) = address.selection else {
-            // The future is boxed, because it is rarely needed, and would enlarge the future of every review.
             return Ok(Box::pin(state.check(review, patience)).instrument(span).await);
         };
         // The table is taken now that the body has arrived, so that a slow body keeps no old table in memory.
@@ -180,8 +176,7 @@ impl ReviewService {
 }
 
 impl ReviewState {
-    /// Checks the definition in a review. If it cannot be checked in time, allows it for two reasons: its mistakes are
-    /// found when the store is read, and users must be able to repair a definition even if the check does not work.
+    /// Checks the definition in a review. If there is no time, allows it, so that users can repair a definition.
     async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
         let allowed = |warnings| {

@@ -32,9 +32,8 @@ enum UnknownObject<R, E> {
 /// The stored object, with the `ETag` that the inner service gave for it.
 type StoredObject = (StoredState, Option<HeaderValue>);
 
-/// Fetches the stored object, and adds it to `head` as [`StoredState`]. If the reply has an `ETag`, makes the request
-/// conditional on this version of the object, because it is the version that the chains see. `end` creates the reply to
-/// the client if that fails.
+/// Fetches the stored object, and adds it to `head` as [`StoredState`]. The request becomes conditional on the `ETag`
+/// of the object, because the chains see this version.
 pub(crate) async fn add_stored_state<S, B, R>(
     query: StoredQuery,
     head: &mut Parts,
@@ -92,7 +91,7 @@ where
         .await
         .map_err(UnknownObject::Failed)?;
     let reply = inner.call(request).await.map_err(UnknownObject::Failed)?;
-    // If the reply has a `Passage`, the inner service did not get it from its upstream, which may be unreachable.
+    // A reply with a `Passage` did not come from the upstream, which may be unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(UnknownObject::Replied(reply));
     }

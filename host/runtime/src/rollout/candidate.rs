@@ -40,14 +40,12 @@ use crate::{
 /// The maximum number of background calls of a candidate at a time. It leaves slots to live plugins.
 const BACKGROUND_CALLS: usize = 8;
 
-/// A hook that combines a plugin with its candidate. One of the two answers a request. Then the other is called in the
-/// background, and their answers are compared.
+/// Calls a plugin or its candidate, then the other one in the background, and compares their answers.
 #[derive(Clone, derive_more::Debug)]
 #[debug("HookWithCandidate {{ trial: {trial:?}, .. }}")]
 pub(crate) struct HookWithCandidate {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
-    /// The time limit of each background call.
     pub(crate) timeout: Duration,
     pub(crate) trial: Arc<Trial>,
     /// The share of the requests that the candidate decides; `None` if it has no rollout.
@@ -147,7 +145,6 @@ impl Hook for HookWithCandidate {
 }
 
 impl HookWithCandidate {
-    /// Returns a copy of this hook in which the candidate decides this share of the requests.
     pub(crate) fn deciding(&self, share: Share) -> Self {
         Self {
             decides: Some(share),
@@ -162,8 +159,7 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls in the background the one of plugin and candidate that has not answered the request, and compares the
-    /// answers.
+    /// Calls the other one of plugin and candidate in the background, and compares the answers.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);

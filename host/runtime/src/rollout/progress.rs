@@ -46,7 +46,6 @@ pub(crate) struct Rollouts {
     /// The rollouts that were read from disk at the start. The first table takes over those that it contains.
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
-    /// Whether another replica decides when the steps of rollouts begin.
     pub(super) is_led: bool,
 }
 
@@ -54,8 +53,7 @@ pub(crate) struct Rollouts {
 struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// The end of the current step, in the monotonic clock and in the system clock; `None` if the step does not end by
-    /// itself.
+    /// The end of the current step in both clocks; `None` if the step does not end by itself.
     end: Option<(Instant, Moment)>,
 }
 
@@ -67,8 +65,7 @@ impl Rollouts {
         }
     }
 
-    /// Replaces the list of rollouts by the rollouts of a new live table. A rollout that was in the list before
-    /// continues, and all others begin. Returns whether a rollout began or ended.
+    /// Replaces the rollouts by those of a new live table. Returns whether a rollout began or ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
@@ -144,8 +141,7 @@ impl Rollouts {
         is_changed
     }
 
-    /// Takes over the progress that another replica reports for a rollout if it is ahead of this replica's. Returns
-    /// whether anything has changed.
+    /// Takes over another replica's progress if it is ahead. Returns whether anything has changed.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -211,8 +207,7 @@ impl LiveRollout {
         begun
     }
 
-    /// Continues a rollout after a restart of this program. If the current step should have ended meanwhile, it ends
-    /// now. No step is skipped, however long the program was stopped.
+    /// Continues a rollout after a restart of this program. A step whose time is over ends now; no step is skipped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
@@ -233,8 +228,7 @@ impl LiveRollout {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::kept(self.rollout.clone(), theirs);
-        // If the other replica is ahead by one change only, it has made the change just now. So the step lasts for its
-        // full length from now on, whatever the other replica's clock says.
+        // The other replica has made the change just now, so the step lasts for its full length from now on.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }
@@ -297,9 +291,7 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Returns a key for sorting the states of one rollout in several replicas: the state with the largest key wins.
-    /// After an abort, this is the aborted state until the rollout is restarted. In all other cases, it is the latest
-    /// change, and of several changes with the same number the one to the smallest step.
+    /// Returns a key by which the states of one rollout are sorted: an abort wins, or else the latest change.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (

@@ -13,7 +13,6 @@ use crate::status::metrics;
 #[derive(Debug)]
 pub(crate) struct Rollout {
     pub(crate) stage: String,
-    /// A digest of the candidate and of the rollout's definition. If it changes, a new rollout begins.
     pub(crate) subject: Digest,
     pub(crate) definition: RolloutDefinition,
     counts: Mutex<StepCounts>,
@@ -64,7 +63,6 @@ impl Rollout {
         self.definition.includes(&self.stage, request, share)
     }
 
-    /// Counts a request that the candidate decided. `is_failure` says that the candidate failed.
     pub(crate) fn count_decided(&self, is_failure: bool) {
         metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
         self.count(|counts| {

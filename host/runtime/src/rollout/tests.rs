@@ -114,11 +114,9 @@ async fn each_state_of_a_rollout_allows_only_some_user_actions() {
             }
             (steered, expected) => assert_eq!(steered.map(drop), expected.map(drop), "{action}"),
         }
-        // A step ends by itself only if the state is Progressing.
         let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
         assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
     }
-    // The first step of a resumed rollout lasts for its full length again.
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
 }
 
@@ -128,18 +126,15 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     let mut rollouts = live(&first);
     rollouts.steer(STAGE, Next, None).unwrap();
     advance(minutes(4)).await;
-    // In the next table, the same candidate has a different plugin.
     let second = three();
     assert!(!rollouts.adopt([second.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &second).1, "50%");
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
-    // The rollout of the second table reaches its limit of failures, and is aborted.
     for _ in 0..5 {
         second.count_decided(true);
     }
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &second).0, Aborted);
-    // A different candidate begins at the first step. So does the same one if the rollout's definition changed.
     let other = rollout("two", "{ steps: [10, 50, 100] }");
     assert!(rollouts.adopt([other.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));
@@ -168,7 +163,6 @@ async fn a_rollout_continues_after_a_restart() {
     advance(rest).await;
     assert!(again.advance());
     assert_eq!(shown(&again, &rollout).1, "100%");
-    // A different candidate does not take over the progress on disk.
     let other = super::tests::rollout("two", "{ percent: 20 }");
     let (again, is_changed) = restarted(&other);
     assert!(is_changed);
@@ -236,7 +230,6 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
         let (state, _, reason) = shown(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
-        // After a user has restarted an aborted rollout, its counts begin at zero.
         if state == Aborted {
             rollouts.steer(STAGE, Resume, None).unwrap();
             assert!(!rollouts.advance());
@@ -278,7 +271,6 @@ fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_adopt_the_latest_change_of_any_replica() {
-    // Each of the two replicas counts its own requests, so each has a rollout of its own.
     let rollouts = [three(), three()];
     let [mut one, mut other] = rollouts.each_ref().map(live);
     let at = |replica: &Rollouts| {
@@ -311,7 +303,6 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         );
         assert_eq!(one.next_end(), other.next_end(), "{actions:?}");
     }
-    // One replica reaches a limit and aborts the rollout. The other replica takes over the abort.
     for _ in 0..5 {
         rollouts[1].count_decided(true);
     }
@@ -322,11 +313,9 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
     assert_eq!(shown(&one, &rollouts[0]), shown(&other, &rollouts[1]));
     assert_eq!(at(&one).0, Aborted);
 
-    // A replica that starts after the abort takes it over.
     let mut late = live(&rollouts[0]);
     exchange(&mut late, &mut one);
     assert_eq!(at(&late).0, Aborted);
-    // The abort does not concern the rollout of a different candidate.
     let mut another = Rollouts::default();
     another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
     assert!(!another.follow(one.list()));
@@ -356,8 +345,6 @@ async fn replicas_agree_on_a_rollout_although_their_clocks_differ() {
         let state = |replica: &Rollouts| shown(replica, &rollout).0;
         assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
     }
-    // This replica becomes the leader. The step lasts for its full length from the time at which this replica learned
-    // of it, whatever the clock of the previous leader said.
     other.set_led(false);
     assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
     advance(minutes(10)).await;

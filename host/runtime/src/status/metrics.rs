@@ -74,8 +74,7 @@ metric_table! {
          answers 503";
 }
 
-/// The limits of the histogram buckets for durations, in seconds: from 10 µs to 10 s. A plugin takes tens of
-/// microseconds, a remote webhook takes milliseconds, and a timeout takes seconds.
+/// The limits of the histogram buckets for durations, in seconds: from 10 µs to 10 s.
 pub const DURATION_BUCKETS: [f64; 19] = [
     1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5,
     10.0,
@@ -104,9 +103,7 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
     gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
 }
 
-/// Sets the failure counters of each stage to 0, so that its first failure is visible as an increase. Does so only for
-/// the failures that the stage's hook can have, which are about twelve counters per stage. They remain until the
-/// program ends, even if the stage is removed, because the `metrics` facade cannot remove counters.
+/// Sets the failure counters of each stage to 0, so that its first failure is visible as an increase.
 pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     for chain in chains {
         for stage in &chain.stages {
@@ -169,7 +166,6 @@ pub(crate) fn write_failed(directory: &'static str) {
     counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
 
-/// Sets the metrics of the live table: its revision, its content hash, and whether all current definitions are live.
 pub(crate) fn table_live(revision: u64, hash: Digest, is_current: bool) {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     gauge!(REVISION).set(revision as f64);
@@ -186,7 +182,6 @@ pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
     gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
 }
 
-/// Sets the metrics of a rollout: the share of the candidate, and whether the rollout was aborted.
 pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
     let share = share.map_or(0.0, |share| f64::from(share.parts_of_ten_thousand()) / 1e4);
     gauge!(ROLLOUT_SHARE, "stage" => stage.to_owned()).set(share);

@@ -40,7 +40,6 @@ struct Durations {
     audit: [Option<::metrics::Histogram>; 4],
 }
 
-/// The statistics of the stages of live tables. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
@@ -191,7 +190,6 @@ impl CallWindow {
         record_duration(&mut self.current.durations, duration);
     }
 
-    /// Returns those periods that count as recent, because they began less than two period lengths ago.
     fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
         let both = [&self.current, &self.previous];
         both.into_iter()

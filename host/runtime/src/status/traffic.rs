@@ -48,8 +48,7 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// The counts of each thread, so that threads do not wait for each other. To read them, a thread's lock is held
-    /// only while its list is copied.
+    /// The counts of each thread, so that threads do not wait for each other.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 
@@ -59,7 +58,6 @@ type Minutes = VecDeque<Arc<CountedMinute>>;
 /// The counts of the requests in one minute, or in several minutes together.
 #[derive(Clone, Debug)]
 struct CountedMinute {
-    /// The number of the minute, counted from the first one.
     number: u64,
     changed: u64,
     denied: u64,
@@ -104,8 +102,7 @@ impl Traffic {
     }
 }
 
-/// Returns the counts of the hour whose last minute has the number `last`. If `last` is `None`, the hour is before the
-/// first minute, and all counts are zero.
+/// Returns the counts of the hour whose last minute has this number; zeros if it is `None`.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
@@ -197,7 +194,6 @@ mod tests {
         assert_eq!(requests(&before)[58..], [1, 2]);
         let total = before.total;
         assert_eq!((total.requests, total.changed, total.denied), (3, 1, 1));
-        // Minutes that are two hours old no longer count, even if there has been no request since.
         let [last, before] = traffic.hours(begun + minutes(121));
         assert_eq!((last.total.requests, before.total.requests), (0, 1));
         record(DecisionVerdict::Allowed, 500);
@@ -263,7 +259,6 @@ mod tests {
                 is_close(total.p50_microseconds, microseconds),
                 "{microseconds}: {total:?}"
             );
-            // A duration of more than a minute is recorded as a minute.
             if 4 * microseconds <= 60_000_000 {
                 assert!(
                     is_close(total.p99_microseconds, 4 * microseconds),

@@ -8,7 +8,6 @@ use crate::{
     stores::{bcs, builder, id},
 };
 
-/// Returns texts that are invalid as the definition `n/y`.
 fn junk() -> [String; 6] {
     [
         String::new(),
@@ -42,8 +41,7 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// Returns the builder of a host without a history, so that the host knows no previous versions of definitions.
-/// `on_bad` says what is served if a definition is invalid.
+/// Returns the builder of a host without a history, which knows no previous versions of definitions.
 fn fresh(scene: &ChangesScene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -78,16 +76,13 @@ async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
             host.reload().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // A host with a history serves the previous version even after a restart.
             drop(host);
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
-            // The valid definition can be changed.
             memory.put("n/x", &bcs("x", "Application", "2"));
             host.reload().await.unwrap();
             assert_eq!(live(&host), changed, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // The invalid definition is repaired by another program.
             memory.put("n/y", &bcs("y", "Secret", "3"));
             host.reload().await.unwrap();
             assert!(live(&host).ends_with(" n/x=2 n/y=3"), "{}", live(&host));
@@ -123,7 +118,6 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 host.build().await.unwrap()
             };
             let host = begin().await;
-            // Valid definitions can be created, changed and deleted, which does not affect the invalid one.
             let new = bcs("z", "Process", "1");
             host.apply(&new, "new", &expecting(ExpectedDefinitions::New))
                 .await
@@ -139,7 +133,6 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(memory.text("n/y"), text);
-            // The invalid definition is listed, and counts as existing. So it can be replaced, but not created.
             let stored = host.definitions().await.unwrap();
             let found = stored
                 .iter()
@@ -158,13 +151,11 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
-            // An invalid definition can be deleted. This ends its previous version, too, which was in force.
             memory.put("n/y", &text);
             host.reload().await.unwrap();
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
-            // The definition no longer exists, so deleting it again is an error.
             let unknown = host
                 .delete(&id("admissionwebhook/n/y"), &by("ci"))
                 .await
@@ -174,8 +165,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
     }
 }
 
-/// If two definitions have the same operation and kind, the one that is in force stays valid, whatever the order of
-/// their names. If neither is in force, the one whose name comes first is valid.
+/// If neither definition is in force, the one whose name comes first is valid.
 #[tokio::test]
 async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
@@ -195,7 +185,6 @@ async fn a_definition_in_force_wins_over_a_conflicting_definition() {
         (live(&other).as_str(), bad(&other)),
         ("1 n/b=1 !", vec!["memory:/a/n/x".to_owned()])
     );
-    // The definition in force can be changed despite the conflicting one.
     host.apply(
         &bcs("x", "Application", "2"),
         "new",
@@ -204,7 +193,6 @@ async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     .await
     .unwrap();
     assert_eq!(live(&host), "2 n/x=2 !");
-    // When the definition in force is deleted, the conflicting one becomes valid.
     host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), bad(&host)), ("3 n/b=1", Vec::new()));
 }
@@ -223,7 +211,6 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
-    // The host refuses a change if the module of the changed definition cannot be loaded.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))
@@ -233,7 +220,6 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     memory.put("n/y", &bcs("y", "Secret", "1"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
-    // If the module of a new version cannot be loaded, the previous version stays in force.
     drop(host);
     let kept = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/y", &missing);

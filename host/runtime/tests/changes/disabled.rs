@@ -53,7 +53,6 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     host.rollback(1, None).await.unwrap();
     assert_eq!(skipped(&host).await, ["a"]);
 
-    // The stage is removed from the live table, and added again.
     host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
         .await
         .unwrap();

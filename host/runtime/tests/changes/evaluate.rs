@@ -54,7 +54,6 @@ async fn evaluate(host: &Host, text: &str, request: Request) -> Result<Evaluatio
     host.evaluate(chains, request, &EvaluateOptions::default()).await
 }
 
-/// Writes a module to the directory of definitions.
 fn module(scene: &ChangesScene, file: &str, guest: &Guest) {
     fs::write(scene.chains().join(file), guest.component()).unwrap();
 }
@@ -92,7 +91,6 @@ async fn an_evaluation_is_not_counted_or_recorded() {
     assert_eq!(listed.decisions.len(), 1);
 }
 
-/// The plugin's path is relative to the directory of definitions. Its compiled form is not written to the store.
 #[tokio::test]
 async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = ChangesScene::new();
@@ -254,7 +252,6 @@ async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
         evaluated.decision.stages[0].failure.as_deref(),
         Some("unreachable")
     );
-    // The chain matches only Nodes, so it does not apply to the Pod of the request.
     let nodes = text.replace("[Pod]", "[Node]");
     assert!(
         evaluate(&host, &nodes, pod(json!({})))
@@ -346,7 +343,6 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
         ]
     );
 
-    // The request has no object, so it depends on the object whether the conditions hold.
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let request = Request::new(Operation::Create, kind.clone(), kind.guess_resource());
     let lines = summary(&host.applies(&request).await);

@@ -68,7 +68,6 @@ async fn exceptions_go_live_with_their_chains() {
     assert_eq!(status[0].stages, ["Mutating:a/hook"]);
     assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
 
-    // The exception applies to the chain whether it is changed, or deleted and created again.
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
@@ -116,10 +115,8 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     assert_eq!(live(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
     assert_eq!(used(&host).await, [""; 0]);
-    // The warnings concern only changed definitions, so they do not appear when another definition is changed.
     let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(applied.warnings, [""; 0]);
-    // An exception with a mistake is refused.
     let error = host
         .apply(&text.replace("owner", "ovner"), "new.yaml", &by("ci"))
         .await

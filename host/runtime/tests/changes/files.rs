@@ -79,12 +79,10 @@ async fn a_file_is_read_only_after_it_is_written_completely() {
     assert_eq!(live(&host), "3 a=3 b=3 c=3");
     scene.write("ab.yaml", &both("4"));
     until(&host, "4 a=4 b=4 c=3").await;
-    // If the rest of the file does not follow, the file is used as it is after a while.
     scene.write("ab.yaml", &chain("a", "4"));
     until(&host, "5 a=4 c=3").await;
 }
 
-/// To delete a file removes its definitions. If a file only becomes empty or unreadable, its definitions stay in force.
 #[tokio::test]
 async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
     let scene = ChangesScene::new();
@@ -134,7 +132,6 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
     until(&host, "2 a=1").await;
 }
 
-/// The last versions of the definitions in the unreadable file stay in force, and all others can be changed.
 #[tokio::test]
 async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() {
     type Loss = fn(&Path);

@@ -35,7 +35,6 @@ struct StoreState {
     is_lost: bool,
     /// Whether the next commit fails because another program is said to have written first.
     conflicts: bool,
-    /// If this is set, the next read sends a message when it has read the content, and then waits for a message.
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,
 }
@@ -50,7 +49,6 @@ impl MemoryStore {
         }))
     }
 
-    /// Changes a definition in the way in which another program would.
     pub(crate) fn put(&self, name: &str, text: &str) {
         let path = self.path(name);
         self.happen(|state| {
@@ -69,8 +67,7 @@ impl MemoryStore {
         self.happen(|state| state.is_lost = is_lost);
     }
 
-    /// Makes the next read wait after it has read the content. The returned receiver then gets a message. The read goes
-    /// on when the returned sender is dropped.
+    /// Makes the next read notify the receiver when it has read, and then wait until the sender is dropped.
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
         self.0.state.lock().unwrap().hold = Some((reached, released));

@@ -41,7 +41,6 @@ async fn start(scene: &ChangesScene) -> Host {
     host
 }
 
-/// Waits until a table is being built or, if `is_building` is false, until no table is being built.
 async fn until_building(host: &Host, is_building: bool) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -80,7 +79,6 @@ async fn a_hanging_apply_delays_no_other_change() {
     assert_eq!(live(&host), "4 a=1");
 
     assert!(!applying.is_finished());
-    // Cancelling the request to apply the definition ends the preparation of its plugin.
     applying.abort();
     until_building(&host, false).await;
 }
@@ -112,7 +110,6 @@ async fn a_rollback_cancels_a_change_that_hangs() {
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// Returns the path and content of the compiled form in the store. There must be only one.
 fn compiled_form(scene: &ChangesScene) -> (PathBuf, Vec<u8>) {
     let compiled = scene.folder.path().join("history/store/compiled");
     let mut entries = fs::read_dir(compiled).unwrap();

@@ -9,7 +9,6 @@ use admittance::{
 };
 use futures_util::StreamExt;
 
-/// A hook that adds a label to each object.
 struct LabelHook;
 
 #[async_trait]
@@ -55,7 +54,6 @@ async fn a_recording_contains_a_share_of_the_requests_with_their_outcomes() {
         assert_eq!(recorded.response["allowed"], true);
         assert_eq!(recorded.response["patchType"], "JSONPatch");
         assert_eq!((recorded.recording.revision, recorded.recording.redacted), (1, 2));
-        // The text of a record is a valid AdmissionReview.
         let review = admittance::admission::read_review(text.to_owned()).unwrap();
         assert_eq!(review.request.name, name);
     }

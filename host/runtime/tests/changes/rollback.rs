@@ -21,12 +21,10 @@ async fn a_rollback_holds_until_the_files_change() {
         (3, &Origin::RolledBack { to: 1 })
     );
     assert_eq!(live(&host), "3 a=1");
-    // The rollback has not changed the files, and it does not end when they are read again.
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 a=1");
 
-    // The rollback is still live after a restart.
     drop(host);
     let host = scene.start().await.unwrap();
     assert_eq!(live(&host), "3 a=1");
@@ -77,8 +75,7 @@ async fn definitions_can_be_changed_after_a_rollback() {
         .unwrap_err()
         .to_string();
     assert!(unknown.contains("a rollback to revision 1 is live"), "{unknown}");
-    // The rollback has not changed the files, which contain version 2 of chain `a`. The change is made to them, so it
-    // ends the rollback.
+    // The change is made to the files, so it ends the rollback.
     let applied = host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
     assert_eq!(host.rolled_back_to(), None);
@@ -101,13 +98,10 @@ async fn a_rollback_to_a_revision_that_the_history_lacks_is_refused() {
     assert_eq!(error.to_string(), "there is no revision 7: 1 to 1 are kept");
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
-    // A rollback is possible even if the history is only in memory.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// If a change is read before a rollback, the rollback replaces it. If a change is still being read during the
-/// rollback, it takes effect after the rollback.
 #[tokio::test]
 async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

@@ -31,7 +31,6 @@ impl ChangesScene {
         fs::read_to_string(self.chains().join(file)).unwrap()
     }
 
-    /// Starts a host with the definitions and the history in this directory.
     pub(crate) async fn start(&self) -> Result<Host, Error> {
         Host::builder()
             .definitions(self.chains())
@@ -40,7 +39,6 @@ impl ChangesScene {
             .await
     }
 
-    /// Starts a host with the definitions in this directory. Its history is in memory.
     pub(crate) async fn start_without_history(&self) -> Result<Host, Error> {
         Host::builder().definitions(self.chains()).build().await
     }
@@ -66,7 +64,6 @@ spec:
     )
 }
 
-/// Returns the definition of a chain with one stage. The stage's plugin has this source.
 pub(crate) fn plugin(name: &str, source: &str) -> String {
     let webhook = chain(name, "1");
     let (head, _) = webhook.split_once("      webhook:").unwrap();
@@ -87,7 +84,6 @@ pub(crate) fn live(host: &Host) -> String {
     });
     let problem = if status.problem.is_some() { " !" } else { "" };
     let text = format!("{}{}{problem}", status.revision, chains.collect::<String>());
-    // The status must describe the table that is live.
     let table = host.table();
     assert_eq!(table.revision(), status.revision);
     for chain in &status.chains {

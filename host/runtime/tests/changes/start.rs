@@ -54,7 +54,6 @@ async fn a_start_with_invalid_definitions_serves_the_last_live_table() {
         let problem = host.status().problem.unwrap();
         assert!(problem.mistakes[0].contains("a.yaml"), "{problem:?}");
     }
-    // The definitions cannot be read while their directory is missing.
     fs::rename(scene.chains(), scene.folder.path().join("away")).unwrap();
     let host = scene.start().await.unwrap();
     assert_eq!(live(&host), "1 a=1 !");
@@ -86,8 +85,7 @@ async fn a_history_directory_cannot_be_opened_by_two_hosts() {
     assert!(error.to_string().contains("in use by process"), "{error}");
 }
 
-/// Applies changes to three definitions together. Then restores the files as they would be if the program had crashed
-/// after writing the first `written` files. Returns the changes.
+/// Leaves the files of three changes as they would be after a crash. Only `written` of them contain their change.
 async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));

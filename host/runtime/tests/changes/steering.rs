@@ -39,7 +39,6 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 
-    // The definitions in this text are live, so applying it again has no effect.
     let again = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
     assert!(
@@ -74,7 +73,6 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
             (1, &Origin::Start, None),
         ]
     );
-    // The table was built from the definitions that were then written to the files, so reading the files has no effect.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 b=1");
 }
@@ -84,7 +82,6 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    // The files are changed on disk, but the host has not read them yet.
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
     host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
@@ -93,7 +90,6 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let deleted = host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
     assert_eq!((deleted.revision, live(&host).as_str()), (2, "2 a=1 b=1"));
     assert!(!scene.chains().join("c.yaml").exists());
-    // Applying the live definition replaces a file that is invalid.
     let wrong = chain("a", "1").replace("stages", "stagees");
     scene.write("a.yaml", &wrong);
     host.reload().await.unwrap_err();
@@ -162,7 +158,6 @@ async fn a_comparison_shows_changed_texts_and_modules() {
 #[tokio::test]
 async fn applying_a_definition_warns_about_probably_unintended_settings() {
     let scene = ChangesScene::new();
-    // The warnings concern only changed definitions, so this definition in another file causes none.
     let forgets = chain("a", "1").replace(
         "[CREATE]\n      kinds: [Pod]",
         "[CREATE, UPDATE]\n      apiGroups: [\"\"]\n      apiVersions: [v1]\n      resources: [pods]",

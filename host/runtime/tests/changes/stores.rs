@@ -87,14 +87,12 @@ async fn definitions_of_stores_and_files_are_live_together() {
         ]
     );
 
-    // A definition was reformatted, which changes nothing, so there is no new revision.
     memory.put(
         "n/y",
         &bcs("y", "Secret", "1").replace(",\"resourcesRef\"", ",\n  \"resourcesRef\""),
     );
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=2 n/y=1");
-    // Revisions contain the definitions of the store, so a comparison of revisions shows their changes.
     let comparison = host.compare(1, 2).unwrap().text;
     let lines: Vec<_> = comparison.lines().filter(|line| line.contains("url")).collect();
     assert_eq!(
@@ -161,7 +159,6 @@ async fn a_table_stays_live_while_its_store_is_lost() {
     let problem = host.status().problem.unwrap();
     assert_eq!(problem.mistakes, ["memory:/a cannot be reached: it is away"]);
     assert!(problem.next_attempt.is_some());
-    // The problem of the store and the mistakes in files are reported together.
     std::fs::write(scene.chains().join("b.yaml"), b"\xff").unwrap();
     let error = host.reload().await.unwrap_err().to_string();
     assert!(
@@ -169,7 +166,6 @@ async fn a_table_stays_live_while_its_store_is_lost() {
         "{error}"
     );
     scene.remove("b.yaml");
-    // The definitions in the store can neither be listed nor changed while the store is unreachable.
     let errors = [
         host.definitions().await.unwrap_err(),
         host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
@@ -186,7 +182,6 @@ async fn a_table_stays_live_while_its_store_is_lost() {
     memory.put("n/x", &bcs("x", "Application", "2"));
     memory.set_lost(false);
     until(&host, "2 a=1 n/x=2").await;
-    // The store was unreachable for a while but has not changed, so there is no new revision.
     memory.set_lost(true);
     until(&host, "2 a=1 n/x=2 !").await;
     memory.set_lost(false);
@@ -198,13 +193,11 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     memory.set_lost(true);
-    // There is no earlier table to serve, so the start fails when it has waited for five seconds.
     let begin = tokio::time::Instant::now();
     let error = builder(&scene, &memory).build().await.unwrap_err();
     assert_eq!(error.to_string(), "memory:/a cannot be reached: it is away");
     assert_eq!(begin.elapsed().as_secs(), 5);
 
-    // The store becomes reachable while the start waits for it, so the start continues.
     let builder = || builder(&scene, &memory);
     let returns = async {
         tokio::task::yield_now().await;
@@ -213,7 +206,6 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     let (host, ()) = tokio::join!(builder().build(), returns);
     assert_eq!(live(&host.unwrap()), "1 n/x=1");
 
-    // The store is unreachable, so the last live table is served until the store is back.
     memory.set_lost(true);
     let host = builder().build().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1 !");
@@ -223,8 +215,7 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// The store reports a change only until its content is read. So if a request reads the change and does not use it,
-/// because it only lists definitions or fails, the host must go live with the change nevertheless.
+/// The store reports a change only until its content is read.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
@@ -254,14 +245,12 @@ async fn a_rollback_holds_until_the_store_changes() {
     host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
         .await
         .unwrap();
-    // Applying has changed the store, but the host has not read the store again before the rollback.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     assert!(memory.text("n/x").contains("1:1/2"));
 
-    // Neither an unreachable store nor a restart of the host, even at the same time, leads to a new revision.
     memory.set_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");
@@ -274,7 +263,6 @@ async fn a_rollback_holds_until_the_store_changes() {
     drop(host);
     let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
-    // If the rollback happens while the store is unreachable, it is still live when the store is back.
     memory.put("n/x", &bcs("x", "Application", "3"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "4 n/x=3");

@@ -32,7 +32,6 @@ async fn changed_definitions_are_written_back_to_their_store() {
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(live(&host), "3 a=1 n/x=2");
     assert!(memory.text("n/x").contains("http://127.0.0.1:1/2"));
-    // The definition is the same in YAML, so applying it changes nothing.
     let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
@@ -65,7 +64,6 @@ async fn changed_definitions_are_written_back_to_their_store() {
             (Origin::Start, None),
         ]
     );
-    // The definitions that were written are live, so reading them again has no effect.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=1");
 }
@@ -137,8 +135,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // Returns a builder to which a source of definitions is added for each character of `order`: the file for `f`, the
-    // directory for `d`, and a store for `1` or `2`.
+    // Adds a source for each character: the file for `f`, the directory for `d`, and a store for `1` or `2`.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {
@@ -183,7 +180,6 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
         );
     }
 
-    // A change is refused if its definitions are in two stores.
     second.put("n/y", &y);
     let host = orders("d12").build().await.unwrap();
     let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
@@ -198,8 +194,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// Only changes of files have to be written to a history first, so that they can be completed after a crash. A store
-/// changes atomically, so it can be changed without a history.
+/// A store changes atomically, so it needs no history to complete a change after a crash.
 #[tokio::test]
 async fn a_store_can_be_changed_without_a_history() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

@@ -51,7 +51,6 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(live(&host), "1 a=1");
     assert_eq!((host.hash(), host.status().prepared), (first, Some(second)));
-    // The definitions are unchanged, so reading them again has no effect.
     host.reload().await.unwrap();
     assert_eq!(host.prepared().newest, second);
     assert!(!host.go_live_with(Digest::of("another")).await);
@@ -62,7 +61,6 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
         (second, second, None)
     );
 
-    // A table that waits to go live is not in the history, so it is lost at a restart.
     prepare(&scene, &host, "3").await;
     assert_eq!(host.history().len(), 2);
     drop(host);
@@ -115,7 +113,6 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     host.reload().await.unwrap();
     assert_eq!((live(&host), host.hash()), ("2 a=1".to_owned(), hash));
 
-    // The content hash of a table does not depend on the directory of the definitions.
     let elsewhere = ChangesScene::new();
     elsewhere.write("z.yaml", &chain("a", "1"));
     assert_eq!(elsewhere.start().await.unwrap().hash(), hash);
@@ -123,8 +120,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     assert_ne!(elsewhere.start().await.unwrap().hash(), hash);
 }
 
-/// The content hash depends on the content of the files to which definitions refer, because a path may lead to
-/// different files on different replicas.
+/// A path may lead to different files on different replicas.
 #[tokio::test]
 async fn a_changed_module_or_rego_file_makes_a_new_table() {
     let scene = ChangesScene::new();
@@ -137,8 +133,7 @@ async fn a_changed_module_or_rego_file_makes_a_new_table() {
     let second = scene.start_without_history().await.unwrap().hash();
     assert_ne!(second, first, "another module");
 
-    // The text of the Rego file is a setting of the stage's plugin, so changing it changes the table. The stock plugin
-    // is replaced by a small module here.
+    // The stock plugin is replaced by a small module here.
     let stage = "      rego: { file: a.rego, entrypoint: data.a.deny }\n";
     let text = plugin("a", "file:a.wasm");
     let (head, _) = text.split_once("      plugin:").unwrap();

@@ -23,7 +23,6 @@ pub(crate) struct DisabledStages {
     writing: Mutex<()>,
 }
 
-/// The disabled stages and the rollouts, with the times at which they change next.
 #[derive(Debug)]
 pub(crate) struct Stages {
     stages: Vec<(Arc<DisabledStage>, Instant)>,
@@ -197,7 +196,6 @@ impl Stages {
     }
 }
 
-/// Returns whether an address such as `Mutating:pods/images` is the address of this stage.
 pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
     let of_phase = address.strip_prefix(phase.as_str());
     let rest = of_phase.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use super::*;
 use crate::{HostBuilder, history::HistoryDirectory};
 
-/// A hook that denies every request.
 struct Strict;
 
 #[async_trait]
@@ -105,7 +104,6 @@ async fn a_stage_disabled_to_audit_is_called_but_not_enforced() {
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
     assert_eq!(outcome.trace[0].result.as_str(), "deny");
-    // The status shows the mode from the stage's definition, although the disabled stage runs in another mode.
     assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
     until_all_are_enabled(&host).await;
     assert!(!admit(&host).await.is_allowed());
@@ -269,7 +267,6 @@ async fn a_start_enables_stages_whose_time_has_ended() {
     let missing = host.status().disabled_missing;
     assert_eq!(missing.len(), 1);
     assert_eq!(missing[0].stage, "Validating:gone/images");
-    // A disabled stage can be enabled even if the live table no longer contains it.
     host.enable(&id("gone/images"), None).await.unwrap();
     assert_eq!(host.status().disabled_missing, []);
 }

@@ -84,7 +84,6 @@ fn namespaced_chains_may_use_only_expressions_by_default() {
         ) && text.contains("`definitions[].kubernetes.namespaced.modules`"),
         "{text}"
     );
-    // A chain without a namespace was written by the operator, so it may use everything.
     let mut of_all = chain;
     of_all.namespace = None;
     assert!(none.mistakes(&of_all).is_empty());

@@ -26,7 +26,6 @@ pub(super) async fn module(
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
             Some(digest) => return Ok(catalog.load_stored(&order.reference, *digest).await?),
-            // This stage had no module in the earlier revision, but the store may contain the module now.
             None => Freshness::RecordedOnly,
         },
         Modules::Current(FetchScope::All(again)) if again.contains(&order.reference) => Freshness::Resolve,
@@ -73,8 +72,7 @@ pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) ->
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
-/// Loads the plugin that stages with the same module and settings share. Returns the plugin, and whether its compiled
-/// form came from the store.
+/// Loads the plugin that stages share. Returns it, and whether its compiled form came from the store.
 pub(super) async fn plugin(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -86,8 +84,7 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
-    // The compiled form is now in the store. Mapping it from there takes less memory than keeping the one that was just
-    // compiled.
+    // Mapping the compiled form from the store takes less memory than keeping the one that was just compiled.
     if assembler.catalog.store().is_some_and(Store::maps_code)
         && let Some(plugin) = stored(assembler, sandbox, key, order).await?
     {
@@ -101,8 +98,7 @@ pub(super) async fn plugin(
     Ok((Arc::new(plugin), false))
 }
 
-/// Loads a plugin from the store; returns `None` if the store has no compiled form of it that can be loaded. The permit
-/// is held while the form is read and loaded, so that only few compiled forms are in memory at a time.
+/// Loads a plugin from the store; returns `None` if the store has no compiled form of it that can be loaded.
 async fn stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -137,7 +133,6 @@ async fn stored(
     Ok(loaded.transpose()?)
 }
 
-/// Compiles a plugin, and writes the compiled form to the store.
 async fn prepare(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -145,8 +140,7 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // While this guard exists, other stages that use the module need not compile the code that is independent of
-    // settings.
+    // Stages that use the module with other settings can share the code that is independent of settings.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

@@ -93,7 +93,6 @@ impl Dialect for ObjectsDialect {
 
 type RequestLog = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
-/// An inner service that records the requests that it receives.
 #[derive(Clone, Default)]
 struct Inner(RequestLog);
 

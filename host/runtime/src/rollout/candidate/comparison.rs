@@ -12,8 +12,7 @@ use crate::{
 
 pub(super) const SAMPLES: usize = 20;
 
-/// The maximum number of kinds of objects that are counted separately. All further kinds are counted together, because
-/// clients choose the kinds.
+/// The maximum number of kinds that are counted separately. There is a limit because clients choose the kinds.
 pub(super) const KINDS: usize = 50;
 
 /// The size to which a patch in a sample is shortened, in bytes.
@@ -47,8 +46,7 @@ impl ComparedAnswer {
         }
     }
 
-    /// Returns what would be different if the candidate's answer were used instead of this one; `None` if the answers
-    /// are the same.
+    /// Returns how the candidate's answer differs from this one; `None` if the answers are the same.
     pub(super) fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
         if self.is_same(candidate) {
             return None;
@@ -122,8 +120,7 @@ impl Comparisons {
         })
     }
 
-    /// Counts a difference, and keeps it as a sample. If there are too many samples, drops the oldest one that has a
-    /// newer sample with the same kind and effect. If there is none, drops the oldest sample.
+    /// Counts a difference, and keeps it as a sample. Drops an old sample if there are too many.
     pub(super) fn add(&mut self, sample: DifferenceSample) {
         *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
         self.samples.push_front(sample);

@@ -17,7 +17,6 @@ impl Hook for FixedAnswer {
     }
 }
 
-/// A hook that waits for a permit before it answers.
 struct Waits(Arc<Semaphore>);
 
 #[async_trait]
@@ -134,7 +133,6 @@ async fn answers_are_compared_by_their_effects_and_warnings() {
         let answer = shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
-        // The candidate waits for a permit, but the request gets the plugin's answer at once.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
             ComparedAnswer::evaluate(&request(), answer, deadline).await,
@@ -207,7 +205,6 @@ fn differences_are_counted_by_kind_and_each_kind_keeps_a_sample() {
     let pods = comparisons.kind("v1/Pod");
     assert_eq!((pods.would_change, pods.would_fail), (2 * SAMPLES as u64, 1));
     assert_eq!(pods.different(), 2 * SAMPLES as u64 + 1);
-    // The number of separately counted kinds is limited, because clients choose the kinds.
     for number in 0..2 * KINDS {
         comparisons.kind(&format!("v1/Kind{number}")).same += 1;
     }
@@ -324,7 +321,6 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
         settled(&shadowed).await;
     }
     assert!((30..=70).contains(&by_candidate), "{by_candidate}");
-    // Plugin and candidate are called for every request, so a sample contains the answers of both.
     let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, 100);
     for sample in report.samples {
@@ -333,7 +329,6 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
             ["deny", "allow"]
         );
     }
-    // The candidate denied nothing that the plugin allowed, so no limit is reached.
     let limit = tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     assert!(limit.await.is_err());
 }

@@ -87,7 +87,6 @@ fn statistics_forget_calls_after_two_periods() {
     recent.record(2, Duration::from_micros(30), start + 3 * PERIOD);
     assert_eq!(of(&recent, start + 3 * PERIOD), [Some(30), Some(30)]);
     assert_eq!(counts(&recent, start + 3 * PERIOD), (300, 0, 2, 0));
-    // Calls are no longer counted after two periods, even if there was no call since.
     let idle = start + 5 * PERIOD;
     assert_eq!(
         (of(&recent, idle), counts(&recent, idle)),
