@@ -180,9 +180,7 @@ impl Object {
         })
     }
 
-    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling. This is `false`
-    /// for an object that was created from a value instead of a text.
-    /// [`EnforcedSpelling::canonical`](crate::EnforcedSpelling::canonical) reports the key.
+    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }

@@ -50,7 +50,7 @@ impl Response {
     /// The maximum number of audit annotations of a response. Each annotation becomes a line in the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// The number of bytes by which each audit annotation counts more than the size of its key and value.
+    /// The number of bytes that each audit annotation counts in addition to its key and value.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation that contains the number of dropped annotations.
@@ -226,7 +226,7 @@ pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // A warning may be very long. It is read just far enough to see that it exceeds the total limit.
+        // A long warning is read only up to the total limit.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())

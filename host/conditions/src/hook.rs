@@ -66,7 +66,7 @@ pub struct Binding {
 /// The system for which a policy was written. It determines the wording of messages and the effect of errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MessageWording {
-    /// The policy was written for this program: messages contain no names, and an error is a failure of the stage.
+    /// The policy was written for this program. Messages do not name it, and an error is a failure of the stage.
     #[default]
     Native,
     /// The policy was written for the API server of Kubernetes.
@@ -429,7 +429,7 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Truncates an audit annotation. Each parameter object may add one, so each is truncated before all are collected.
+/// Truncates an audit annotation before those of all parameter objects are collected.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

@@ -106,8 +106,7 @@ impl PolicyExpression {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// Describes each value that the mutation would set and that does not fit this structure. Without a structure,
-    /// describes the values that would not fit any structure.
+    /// Describes each value that the mutation would set and that does not fit the structure, if one is known.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()

@@ -46,12 +46,11 @@ pub struct StageSpec {
     pub side_effects: SideEffects,
     /// Whether the stage's hook is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
-    /// Whether the hook is called again even after only its own change, as policies are in kube-apiserver.
+    /// Whether the hook is called again after its own change, as policies are in kube-apiserver.
     pub reinvoked_by_itself: bool,
     /// The message of the stage's denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
-    /// Whether the hook's denial messages name the policy. If so, clients get these messages without the names of stage
-    /// and chain. If several such stages deny a request, their messages are joined, one per line.
+    /// Whether the hook's denial messages name the policy. Clients then get them without names of stage and chain.
     pub denials_name_policy: bool,
     /// Whether an operator has disabled the stage for some time, so that its hook is not called.
     pub is_disabled: bool,

@@ -50,7 +50,6 @@ impl ObjectHead {
         Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
     }
 
-    /// Reads the head of a valid JSON text quickly; `None` if the text is not an object, or must be read strictly.
     fn skim(text: &str) -> Option<Self> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
@@ -65,7 +64,7 @@ impl ObjectHead {
                 "apiVersion" => api_version.replace(part::<OptionalText>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<OptionalText>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<HeadMetadata>(value)?.0).is_none(),
-                // An escaped key may be a key of the head, such as `"k\u0069nd"`, so the text must be read strictly.
+                // An escaped key may be a key of the head, such as `"k\u0069nd"`.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -138,7 +137,7 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length of the value at the beginning of a valid JSON text; `None` if the value must be read strictly.
+/// Returns the length of the value at the beginning of a valid JSON text; `None` if a tree may be unable to hold it.
 fn skip(text: &[u8]) -> Option<usize> {
     /// The maximum nesting of values that may be skipped. `serde_json` builds trees with up to 128 levels.
     const DEPTH: usize = 100;
@@ -202,7 +201,7 @@ fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
 }
 
 struct TopLevel {
-    /// Whether values that do not belong to the head are skipped, instead of being read strictly.
+    /// Whether values that do not belong to the head are skipped without checks.
     skips: bool,
 }
 

@@ -73,7 +73,7 @@ impl Rule {
 /// Describes which requests arrive at the chains. By default, all requests for which hooks are called arrive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks. These are for resources, so a rule with only `kinds` gets no request.
+    /// Whether requests arrive through webhooks, so that a rule with only `kinds` gets none.
     pub is_by_resource: bool,
     /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,

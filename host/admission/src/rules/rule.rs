@@ -29,8 +29,8 @@ pub struct Rule {
 pub enum MatchPolicy {
     /// The rule matches a request only if the client used an API version in the rule.
     Exact,
-    /// The rule matches a resource in all API versions, except in the core group, which has only one version. If
-    /// Kubernetes serves the resource in two groups, the rule matches both. The object is not converted.
+    /// The rule matches a resource in all API versions and, if Kubernetes serves it in two groups, in both of them. The
+    /// object is not converted.
     #[default]
     Equivalent,
 }

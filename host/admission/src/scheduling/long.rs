@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// A hook's call is long if it used this much processor time after it first yielded. It yields at ticks, and to wait.
+/// A hook's call is long if it used this much processor time after it first yielded.
 const LONG: Duration = Duration::from_millis(1);
 
 /// After a long call of a hook, this many calls of the hook begin on a thread for long work.

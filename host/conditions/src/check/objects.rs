@@ -112,14 +112,14 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             let item = |item: &ListItem| known_parts(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
-        // The object counts as empty here, because each of its fields is checked separately, as a `SetValue::Field`.
+        // Each field of the object is checked separately, as a `SetValue::Field`.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
         _ => sample(kind).unwrap_or_default(),
     }
 }
 
-/// Returns the item type of a list; for nested lists, that of the innermost list. Returns any other type unchanged.
+/// Returns the type of the innermost items of a list. Any other type is returned itself.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),
@@ -130,7 +130,7 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // A double may fit an integer field if it has no fraction, so a whole number stands for doubles, too.
+        // A double without a fraction fits an integer field, so 1 stands for doubles, too.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),

@@ -130,7 +130,7 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is known only after writing, so a part of the longest text's cost is charged before.
+        // The length is known only after writing, so some of the cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let written = JsonWriter::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -191,7 +191,7 @@ pub(super) fn with_doubles(tree: Json) -> Json {
 fn register_times(library: &mut Library) {
     library.global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
     library.global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
-        // The start of the year 1, which is the zero time from which Go truncates times, in nanoseconds since 1970.
+        // The start of the year 1, from which Go truncates times, in nanoseconds since 1970.
         const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
         let nanos = time.unix_timestamp_nanos();
         let whole = match unit {

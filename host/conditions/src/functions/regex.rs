@@ -216,9 +216,8 @@ impl CompiledRegex {
     }
 }
 
-/// Translates a regular expression from Go's syntax to that of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are
-/// ASCII, and `\Q..\E` quotes. A brace that does not begin a count is literal, and so are `[`, `&` and `~` inside a
-/// class. Go rejects a repetition of a repetition, and a count above 1000.
+/// Translates a regular expression from Go's syntax to that of the crate `regex`. For example, `\d` is ASCII in Go, and
+/// a brace that begins no count is literal.
 fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;

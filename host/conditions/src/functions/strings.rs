@@ -108,7 +108,6 @@ fn index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: i64) -> Res
 
 fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option<i64>) -> Result<i64, Fault> {
     machine.charge_bytes(text.len() + part.len())?;
-    // The part must begin at `from` or before it, so it ends at most its own length after `from`.
     let end = match from {
         Some(from) => (byte_index(text, from)? + part.len()).min(text.len()),
         None => text.len(),
