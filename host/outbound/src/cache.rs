@@ -53,7 +53,6 @@ pub(crate) struct ResponseCache {
 
 #[derive(Debug, Default)]
 struct CacheEntries {
-    /// The number is that of the last use, and the key in `by_use`.
     by_key: HashMap<Arc<ResponseCacheKey>, (u64, Arc<StoredResponse>)>,
     by_use: BTreeMap<u64, Arc<ResponseCacheKey>>,
     uses: u64,

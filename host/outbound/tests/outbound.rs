@@ -273,7 +273,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // The first grant opens a connection. It is not reused for the second grant, which does not allow the address.
+    // The second grant does not reuse the connection of the first one.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);

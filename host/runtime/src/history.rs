@@ -30,7 +30,7 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// For a rollback, the digest of the definitions that it replaced. It stays live as long as these are current.
+    /// For a rollback, the digest of the definitions that it replaced. The rollback ends when these change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

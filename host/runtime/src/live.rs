@@ -73,7 +73,7 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem if it concerns mistakes. Temporary ones are not retried while a rollback is live.
+    /// Returns the problem if it concerns mistakes; `None` if it is temporary.
     pub(crate) fn of_mistakes(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }

@@ -189,7 +189,6 @@ impl DirectoryWatches {
         }
     }
 
-    /// Registers for the events in all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
             match (self.open)(EventHandler(self.signal.clone())) {
@@ -282,7 +281,6 @@ mod tests {
             ("program.log", None),
             ("chains/pods.yaml", Some(false)),
             ("chains/program.log", None),
-            // This file has the name of a watched file, but is in a directory that is not watched.
             ("chains/rules.txt", None),
         ] {
             let signal = Arc::new(EventSignal::default());

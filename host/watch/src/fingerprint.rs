@@ -147,7 +147,7 @@ impl FileContent {
             if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
-            // A directory with a selected extension is recorded, so that removing it is a change.
+            // A directory with a selected extension is recorded, so that its removal is found.
             let content = if is_directory {
                 Self::Other
             } else {

@@ -323,7 +323,6 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            // A check would happen within this time if the open file did not delay it.
             let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
             assert!(seen.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
@@ -366,7 +365,6 @@ async fn files_that_are_still_being_written_are_listed() {
     writer.write_all(b"a half").unwrap();
     let patience = held.settle * 40;
     let named = tokio::time::timeout(SOON, async {
-        // The notification of the write may not have arrived yet.
         while writers.wait_and_list_unfinished(patience).await.is_empty() {
             tokio::task::yield_now().await;
         }

@@ -7,7 +7,7 @@ use std::{
 /// The maximum number of symbolic links that are followed in one path, which is Linux's limit.
 const MOST_LINKS: usize = 40;
 
-/// Returns the directories in which a change may alter what this path leads to. They contain no symbolic links.
+/// Returns the directories in which a change may alter what this path leads to.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
@@ -93,7 +93,6 @@ mod tests {
             ("file/below", &["file"]),
             ("mount/tls.crt", &["mount", "mount/..2026_1"]),
             ("mount/..data/tls.crt", &["mount", "mount/..2026_1"]),
-            // The files in this directory are links to files in `mount/..2026_1`, so that directory is watched as well.
             ("mount", &["", "mount", "mount/..2026_1"]),
             ("absolute/tls.crt", &["", "mount", "mount/..2026_1"]),
             ("./absolute/../file", &["", ""]),

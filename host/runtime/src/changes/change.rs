@@ -229,7 +229,7 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // If the definitions were read again, they may be invalid now. Going live with this plan would hide that.
+        // Definitions that were read again may be invalid. Going live with this plan would hide that.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);
@@ -288,7 +288,6 @@ impl Host {
             self.settle(&state, problem);
         }
         if plan.pending.is_none() {
-            // A rollback that follows at once has to replace the definitions that were just written.
             let contents = StoreContents::from_set(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
@@ -414,7 +413,7 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     }
 }
 
-/// If the change ends a rollback, returns a warning with the names of all definitions and stages that differ then.
+/// If the change ends a rollback, returns a warning that names what differs then.
 fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
     let newest = newest?;
     let to = newest.rolled_back_to()?;

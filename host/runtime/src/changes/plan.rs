@@ -27,7 +27,7 @@ pub(super) struct ChangePlan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The reason why files outside this change cannot be used. The earlier versions of all files then stay in force.
+    /// The reason why files outside this change cannot be used.
     pub(super) pending: Option<Arc<Error>>,
 }
 
@@ -35,7 +35,6 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // The file of an applied definition is not in `paths` if nothing has to be written, so it is found by its id.
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
     own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));

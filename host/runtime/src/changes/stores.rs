@@ -25,7 +25,6 @@ pub(crate) struct StoreSnapshot {
 pub(crate) struct Stores {
     /// The stores in their order: a new definition is written to the first one that accepts it.
     stores: Vec<Arc<dyn DefinitionStore>>,
-    /// For each store, what it contained at the last attempt to build a table.
     known: Mutex<Vec<StoreSnapshot>>,
     /// Notified when [`peek`](Self::peek) finds content that differs from the known content.
     changed_on_peek: Notify,

@@ -90,7 +90,7 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // No follower misses this decision: it sets `is_awaited` before it reads the log a last time and waits.
+        // A follower sets `is_awaited` before it reads the log a last time.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }

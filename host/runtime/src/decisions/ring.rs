@@ -59,7 +59,6 @@ pub(super) struct DecisionRing {
 
 struct RingSlot {
     id: u64,
-    /// The number of bytes of the decision in [`Ring::bytes`], where the decisions of the slots follow each other.
     length: usize,
     size: usize,
     unpacked: UnpackedParts,

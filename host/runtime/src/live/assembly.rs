@@ -116,7 +116,6 @@ impl Assembler {
     /// Leaves more resources to requests from now on: one plugin is loaded at a time, and at most two compiled.
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
-        // Calling this again has no effect, because all permits but one have then been forgotten.
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
             sandbox.prepare_in_background();

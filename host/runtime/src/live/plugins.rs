@@ -152,7 +152,7 @@ impl Order {
         }
     }
 
-    /// Returns the key by which stages share a preparation. In a table, a reference always leads to the same module.
+    /// Returns the key by which stages share a preparation.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),

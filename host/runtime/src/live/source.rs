@@ -145,7 +145,7 @@ impl TableSource {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// Returns those reasons why these definitions cannot all be used that are known before a table is built.
+    /// Returns the mistakes in these definitions that are known before a table is built.
     pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
         let served = usable.served();
         match blocking(move || served.definitions().map(drop)).await {

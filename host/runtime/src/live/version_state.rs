@@ -29,7 +29,7 @@ impl Host {
 
     /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // Read before the live table, so that each version in it is in that table or explained by its problem.
+        // This must be read before the live table.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();

@@ -216,8 +216,8 @@ impl Evaluator {
 }
 
 impl Host {
-    /// Evaluates a request with chains that need not be live. Nothing goes live, and nothing is counted or recorded. The
-    /// request is a dry run, so that a stage with side effects refuses it, and candidates are not called.
+    /// Evaluates a request with chains that need not be live. Nothing goes live, and nothing is counted or recorded.
+    /// The request is a dry run, so that a stage with side effects refuses it, and candidates are not called.
     ///
     /// An evaluation may take 30 s, and at most two run at a time. Dropping the future ends the evaluation.
     ///

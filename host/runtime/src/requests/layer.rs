@@ -347,7 +347,7 @@ impl LayerState {
 impl<B: From<Bytes>> ForwardedRequest<B> {
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
-        // These headers are about a body that arrives in parts. This one is complete.
+        // These headers are only for a body that arrives in parts.
         for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
             headers.remove(name);
         }

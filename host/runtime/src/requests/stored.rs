@@ -32,8 +32,7 @@ enum UnknownObject<R, E> {
 /// The stored object, with the `ETag` that the inner service gave for it.
 type StoredObject = (StoredState, Option<HeaderValue>);
 
-/// Fetches the stored object, and adds it to `head` as [`StoredState`]. The request becomes conditional on the `ETag`
-/// of the object, because the chains see this version.
+/// Fetches the stored object, adds it to `head` as [`StoredState`], and makes the request conditional on its `ETag`.
 pub(crate) async fn add_stored_state<S, B, R>(
     query: StoredQuery,
     head: &mut Parts,

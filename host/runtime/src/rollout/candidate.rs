@@ -159,7 +159,7 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls the other one of plugin and candidate in the background, and compares the answers.
+    /// In the background, calls the one of plugin and candidate that did not answer, and compares the answers.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);

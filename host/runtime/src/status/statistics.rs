@@ -28,7 +28,7 @@ struct StageCounts {
     last_failure: Option<FailureStatus>,
     /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
     recent: Option<CallWindow>,
-    /// The failure policy that the stage had when its failure counters were last set to 0.
+    /// The failure policy for which the failure counters were set to 0.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }
@@ -82,7 +82,6 @@ impl StageStatistics {
     }
 
     pub(crate) fn record(&self, row: &TraceRow) {
-        // If the result has no index, the stage was not called.
         let Some(index) = index(&row.result) else { return };
         let mut counts = self.0.lock();
         if let Some(count) = counts.results.get_mut(index) {

@@ -52,7 +52,6 @@ pub struct Traffic {
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 
-/// The minutes in which there were requests, the oldest first.
 type Minutes = VecDeque<Arc<CountedMinute>>;
 
 /// The counts of the requests in one minute, or in several minutes together.

@@ -15,7 +15,7 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // The operation and kind are those of the definition `n/x`, which is a conflict.
+        // This conflicts with the definition `n/x`.
         bcs("y", "Application", "2"),
     ]
 }

@@ -176,7 +176,6 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = FollowTask::start(&host);
         if scene.chains().join("b.yaml").is_file() {
-            // Applying the version in force restores the file. Applying another version replaces the file.
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;

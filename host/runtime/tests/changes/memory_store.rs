@@ -25,7 +25,6 @@ struct Inner {
     state: Mutex<StoreState>,
     /// The number of changes to this store so far.
     version: watch::Sender<u64>,
-    /// The number of changes when this store was last read.
     read: AtomicU64,
 }
 
@@ -67,7 +66,6 @@ impl MemoryStore {
         self.happen(|state| state.is_lost = is_lost);
     }
 
-    /// Makes the next read notify the receiver when it has read, and then wait until the sender is dropped.
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
         self.0.state.lock().unwrap().hold = Some((reached, released));

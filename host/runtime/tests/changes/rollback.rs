@@ -75,7 +75,6 @@ async fn definitions_can_be_changed_after_a_rollback() {
         .unwrap_err()
         .to_string();
     assert!(unknown.contains("a rollback to revision 1 is live"), "{unknown}");
-    // The change is made to the files, so it ends the rollback.
     let applied = host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
     assert_eq!(host.rolled_back_to(), None);
@@ -109,7 +108,6 @@ async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
-    // The first change was read before the rollback, so it does not end the rollback. The second one does.
     for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
         memory.put("n/x", &bcs("x", "Application", change));
         let (has_read, release) = memory.hold_reading();

@@ -132,7 +132,6 @@ async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
         for change in &changes {
             assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written}");
         }
-        // The interrupted change was completed once. It must not be made again after a user has reverted a part of it.
         drop(host);
         scene.write("b.yaml", &chain("b", "1"));
         assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written}");

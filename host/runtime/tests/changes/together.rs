@@ -133,7 +133,6 @@ async fn a_changed_module_or_rego_file_makes_a_new_table() {
     let second = scene.start_without_history().await.unwrap().hash();
     assert_ne!(second, first, "another module");
 
-    // The stock plugin is replaced by a small module here.
     let stage = "      rego: { file: a.rego, entrypoint: data.a.deny }\n";
     let text = plugin("a", "file:a.wasm");
     let (head, _) = text.split_once("      plugin:").unwrap();

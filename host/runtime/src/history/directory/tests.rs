@@ -34,7 +34,6 @@ fn only_the_owner_may_read_the_history_directory() {
     for place in files.chain(parents) {
         let mode = fs::metadata(&place).unwrap().permissions().mode();
         let is_public = mode & 0o077 != 0;
-        // The lock file may be readable for others, because its directory is not.
         assert!(
             !is_public || place == path.join("lock"),
             "{}: {mode:o}",
