@@ -36,7 +36,7 @@ fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, SlowPath> 
     }
 }
 
-/// `serde_json` must read the document instead.
+/// The document must be read by `serde_json` instead.
 #[derive(Debug)]
 struct SlowPath;
 

@@ -249,7 +249,6 @@ impl Inner {
         let gathered = self.gather(reference, rule.source.path(), &found, progress);
         let material = match (gathered.await, refused) {
             (Ok(material), _) => material,
-            // The error about the stored signatures explains more.
             (Err(_), Some(refused)) => return Err(refused.into()),
             (Err(error), None) => return Err(error),
         };

@@ -193,7 +193,7 @@ impl Fetch<'_> {
         .await
     }
 
-    /// If this fails, only the time is lost, so the error is logged.
+    /// Records that the resolution was confirmed now. An error is only logged.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
             resolved: Moment::now().0,

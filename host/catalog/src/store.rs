@@ -181,7 +181,7 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // If a file of the same size is damaged, the next read will notice.
+        // A file of the same size is not written again.
         let path = self.path(StoreEntryKind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);

@@ -257,7 +257,6 @@ impl From<Response<Body>> for FrontReply {
 
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
-/// A kind of front end.
 #[derive(Clone, Copy)]
 struct FrontRow {
     key: &'static str,

@@ -86,7 +86,7 @@ struct FrontState<S> {
     metrics: FrontMetrics,
 }
 
-/// The metrics of all requests, because finding a metric by its labels takes longer than counting.
+/// Keeps the metrics, because finding a metric by its labels takes longer than counting.
 #[derive(Debug)]
 struct FrontMetrics {
     requests_in_flight: Gauge,

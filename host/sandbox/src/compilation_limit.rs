@@ -9,7 +9,7 @@ const PERMITS: usize = 2;
 
 /// Limits the number of concurrent compilations, from when requests are served.
 pub(crate) struct CompilationLimit {
-    /// The thread for compilations in this process.
+    /// Set when requests are served. Contains the thread for compilations in this process.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     permits: Arc<Semaphore>,
 }
@@ -34,7 +34,7 @@ impl CompilationLimit {
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Returns `None` if requests are not served yet, when compilations are not limited.
+    /// Returns `None` before requests are served, when compilations are not limited.
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.begun.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;

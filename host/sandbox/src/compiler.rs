@@ -53,7 +53,7 @@ const STDERR_MAX: u64 = 16 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The component's size in bytes. Standard input stays open until the parent dies.
+    /// The component's size in bytes, because standard input stays open until the parent dies.
     size: usize,
     memory: u64,
     /// The limit of the processor time of all threads of the compiler process together, in seconds.

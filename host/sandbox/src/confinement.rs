@@ -62,7 +62,7 @@ mod filters {
 
     /// Confines all threads of this process, including later ones. The process can no longer gain privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // The flags of `clone3` are in memory, where filters cannot see them. C libraries use `clone` instead.
+        // Filters cannot see the flags of `clone3`, so it fails with `ENOSYS`, after which C libraries use `clone`.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;

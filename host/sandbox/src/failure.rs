@@ -83,7 +83,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
 /// Returns a colon and the end of the plugin's standard error, where a panic writes its message.
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
-    // The hint how to get a backtrace does not apply here.
+    // The panic's hint on backtraces does not apply here.
     let text = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

@@ -13,7 +13,7 @@ use crate::kubewarden::CORE_MODULE;
 /// Data is padded to a multiple of this size, so that it mostly has the same size with different settings.
 const UNIT: u64 = 64 << 10;
 
-/// Wasmtime maps data of more bytes into memory only if segments contain more than half of them.
+/// Wasmtime maps larger data into memory only if segments contain more than half of it.
 const SPARSE_MAX: u64 = 16 << 20;
 
 /// The id of the sections of a component that contain core modules.

@@ -56,7 +56,7 @@ pub(crate) fn rewrites(
         }
     }
     for (key, rewrite) in &read {
-        // A second run of the plugin must not rewrite the result of a rewrite.
+        // The result of a rewrite must not be rewritten again.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],

@@ -71,7 +71,6 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
 /// The maximum memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
 const REGEX_SIZE: usize = 10 << 20;
 
-/// The compiled patterns. The plugin's snapshot contains those of the warm-up.
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
 pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {

@@ -29,7 +29,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // The position in each glob, and whether the text is not empty.
+    // Each state is the position in each glob, and whether the text is not empty.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -88,7 +88,7 @@ fn parts(glob: &str) -> Option<Vec<GlobPart>> {
 
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // Whether a `-` can make the last item the begin of a range.
+    // Whether a `-` can make the last item the start of a range.
     let mut can_begin = false;
     loop {
         match rest.next()? {

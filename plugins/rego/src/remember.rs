@@ -31,7 +31,7 @@ pub(crate) struct RememberedFunctions {
 
 #[derive(Debug)]
 struct RememberState {
-    /// The second engine, which has a rule for each function.
+    /// Evaluates functions without the cache. It has a rule for each function.
     engine: Engine,
     functions: Vec<RememberedFunction>,
     arguments: Arc<Mutex<Vec<Value>>>,

@@ -104,7 +104,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // The name of an import without `as` is the end of its path, which changes, so `as inventory` is added.
+            // `import data.inventory` needs `as inventory`, because its path changes.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
@@ -294,7 +294,7 @@ impl VariableBindings<'_> {
     }
 }
 
-/// Returns the references and calls in an argument, except those in another one or in a comprehension.
+/// Returns the references and calls in an argument, except nested ones and those in comprehensions.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),

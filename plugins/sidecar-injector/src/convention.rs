@@ -118,7 +118,7 @@ impl Conventions {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// BCS drops the names of containers, so this list is needed to recognise them.
+    /// BCS drops the names of containers, so injected ones are recognised by this list.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == AnnotationStyle::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()
@@ -166,7 +166,7 @@ impl AnnotationStyle {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // kube-sidecar-injector read only the words that opt in until 2022, and only those that opt out since then.
+            // Until 2022, kube-sidecar-injector read only the words that opt in; since then, only those that opt out.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {

@@ -285,7 +285,7 @@ fn absent<'a>(
         .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
-/// BCS drops the names of containers, so such a container is found by its image or by the status annotation.
+/// BCS drops the names of containers. A container without a name is found by its image or the status annotation.
 fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&str>) -> bool {
     let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()

@@ -110,7 +110,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     }
 }
 
-/// A credential helper reports this only by a sentence, which comes from Docker's library.
+/// A credential helper reports missing credentials only by a sentence, which comes from Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,

@@ -180,7 +180,7 @@ fn file(path: &str) -> Result<SourcePatterns, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // A link that is the file itself is not followed, so it never matches.
+    // If the file itself is a link, it never matches.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))

@@ -14,7 +14,7 @@ use crate::{
 /// The environment variable that contains the mounted directory. It is set only when a test runs itself again.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// Returns the mounted directory. The test runs itself again after these shell commands.
+/// Returns the mounted directory, or runs the test again after these shell commands have mounted it.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());

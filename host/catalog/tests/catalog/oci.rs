@@ -379,7 +379,6 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
     assert_eq!(
         received,
         [
-            // The challenge of the first request is for read access.
             "repository:plugins/a:pull",
             "repository:plugins/a:pull,push",
             "repository:plugins/a:pull",

@@ -199,7 +199,7 @@ fn definitions_of_a_component_are_counted_for_each_instance() {
 
 #[test]
 fn nested_types_do_not_exhaust_the_stack() {
-    // wasmparser's reader of types would recurse into these nested types.
+    // wasmparser's reader of types would recurse into each level.
     let levels = 1_000_000;
     let mut types = vec![1];
     for _ in 0..levels {

@@ -79,7 +79,6 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns an empty text if the policy's last host call had the other outcome.
 fn host_answer(exchange: &MessageExchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer

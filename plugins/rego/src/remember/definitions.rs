@@ -9,7 +9,7 @@ use crate::{
     walk,
 };
 
-/// With fewer bodies, caching would take longer than evaluating each call.
+/// The number of evaluated rule bodies from which caching a function is faster than evaluating it.
 const WORTHWHILE: usize = 8;
 
 #[derive(Debug)]

@@ -74,7 +74,7 @@ struct Mount<'a> {
 }
 
 impl PodContainer<'_> {
-    /// Containers that OpenKruise has injected add nothing.
+    /// Adds nothing for a container that OpenKruise has injected.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());
@@ -89,7 +89,7 @@ impl PodContainer<'_> {
         Ok(())
     }
 
-    /// Containers that OpenKruise has injected add nothing.
+    /// Adds nothing for a container that OpenKruise has injected.
     pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
         if !self.is_injected()? {
             for raw in self.volume_devices.iter().flatten() {

@@ -285,7 +285,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
-    // The reply is a page that requests the same address again, which makes the browser send the cookie.
+    // A link from another site arrives without the cookie, so the reply makes the browser send the request again.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);
