@@ -10,8 +10,8 @@ pub use jsonptr::{Pointer, PointerBuf};
 ///
 /// let index = 2;
 /// assert_eq!(pointer!["spec", "containers", index, "image"].as_str(), "/spec/containers/2/image");
-/// assert_eq!(pointer!["metadata", "annotations", "example.com/team"].as_str(),
-/// "/metadata/annotations/example.com~1team"); assert_eq!(pointer![].as_str(), "");
+/// assert_eq!(pointer!["metadata", "annotations", "example.com/team"].as_str(), "/metadata/annotations/example.com~1team");
+/// assert_eq!(pointer![].as_str(), "");
 ///
 /// let spec = pointer!["spec", "template", "spec"];
 /// let image = pointer![spec; "containers", 0, "image"];

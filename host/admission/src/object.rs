@@ -180,7 +180,9 @@ impl Object {
         })
     }
 
-    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling.
+    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling. This is `false`
+    /// for an object that was created from a value instead of a text.
+    /// [`EnforcedSpelling::canonical`](crate::EnforcedSpelling::canonical) reports the key.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }

@@ -30,7 +30,8 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules, or one entry of a rule, are never sent to the host.
+    /// Warns if requests that match the chain's rules are never sent to the host. Also warns about each entry of a rule
+    /// for which this is true of all requests that match it.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
             // Generated objects are in no request, so rules for them get no warning.

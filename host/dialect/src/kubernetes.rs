@@ -19,8 +19,9 @@ use crate::{
 
 /// The dialect of the Kubernetes API.
 ///
-/// The caller puts the user ([`UserInfo`]) into the extensions of the HTTP request, and for updates, patches and
-/// deletions the object that the API server has stored ([`StoredState`]).
+/// The method and the path of a request determine its operation and target. Created and updated objects are read from
+/// the body. The caller puts the user ([`UserInfo`]) into the extensions of the HTTP request, and for updates, patches
+/// and deletions the object that the API server has stored ([`StoredState`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubernetesApi;
 

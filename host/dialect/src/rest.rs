@@ -31,8 +31,10 @@ use crate::{
 /// A request belongs to the first route that matches its method and path. If no route matches, reads pass unchanged,
 /// and [`UnmatchedWrites`] configures the handling of writes.
 ///
-/// A path is matched in every way in which servers read paths, so that no other spelling of a path bypasses a route. A
-/// request is refused if a lenient server could match it to another route, or to a route although none matches.
+/// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
+/// slashes do not bypass a route. A request is refused if a lenient server could match it to another route, or could
+/// match it to a route although none matches. This concerns segment parameters, another letter case, backslashes, NUL,
+/// double encoding, a method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<PreparedRoute>>,

@@ -1,8 +1,10 @@
 use admittance_admission::bounded_warnings;
 use http::{HeaderMap, HeaderValue, header::WARNING};
 
-/// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`. As in kube-apiserver,
-/// they are cut to 4096 characters in total.
+/// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`.
+///
+/// As in kube-apiserver, control characters are removed and repeated warnings left out. If the warnings have more than
+/// 4096 characters in total, long ones are cut and the last ones left out.
 pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     for text in bounded_warnings(warnings) {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");

@@ -44,8 +44,9 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first store that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// Whether this replica of the driver starts to use a change of the chains together with the other replicas.
-    /// Default: together if replicas read chains as resources, or are BCS drivers with definitions in ZooKeeper.
+    /// Whether this replica of the driver starts to use a change of the chains together with the other replicas, or as
+    /// soon as it is ready itself. Default: together if replicas read chains as resources, or are BCS drivers with
+    /// definitions in ZooKeeper; otherwise independently.
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
     pub lease: Option<String>,
@@ -249,7 +250,8 @@ pub struct Limits {
     pub streams: usize,
     /// The time after which a watch or a tunnel without traffic is closed. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows.
+    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows if each
+    /// connection also needs a descriptor for the upstream.
     pub connections: Option<usize>,
     /// The timeout for all chains that a request passes through, together. Default: 10 s.
     pub request_timeout: Duration,

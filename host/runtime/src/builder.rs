@@ -99,7 +99,8 @@ impl Default for HostBuilder {
 impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
-    /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it.
+    /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it. They are
+    /// tried in the order in which they were added. A path that is a single file accepts no new definitions.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
@@ -124,13 +125,15 @@ impl HostBuilder {
         self
     }
 
-    /// Sets what is served instead of an invalid definition in a store. Default: its last valid version.
+    /// Sets what is served instead of an invalid definition in a store. All valid definitions are served in any case,
+    /// and [`Host::status`] reports the invalid one. Default: the last valid version of the definition stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
     }
 
-    /// Sets what namespaced chains in stores may use, such as plugins. Default: only expressions.
+    /// Sets what namespaced chains in stores may use, such as plugins. Chains in files are not limited. Default: only
+    /// expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
         self
@@ -143,8 +146,9 @@ impl HostBuilder {
         self
     }
 
-    /// Lets the host start even if some modules cannot be fetched. [`Host::follow`] fetches them later; until then,
-    /// their stages fail. Default: [`build`](Self::build) fails.
+    /// Lets the host start even if some modules cannot be fetched. A stage without its module fails as `unreachable`,
+    /// which its failure policy allows or refuses; all other stages work. [`Host::follow`] fetches the modules later,
+    /// and [`Host::status`] lists those that are missing. Default: [`build`](Self::build) fails.
     pub fn start_without_modules(mut self) -> Self {
         self.starts_without_modules = true;
         self
@@ -184,15 +188,17 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the authorizer for match conditions that check permissions. Without one, such conditions fail.
+    /// Sets the authorizer for match conditions that check permissions. Default: there is none, so match conditions
+    /// that check permissions fail.
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
         self.authorizer = Arc::new(authorizer);
         self
     }
 
     /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network nor
-    /// compiler. Other users must not be able to write to it. Default: `store` in the directory of the
-    /// [`history`](Self::history), if there is one.
+    /// compiler. The directory is created if needed, must not be writable by other users, and may be shared by several
+    /// programs. Default: `store` in the directory of the [`history`](Self::history); without a history, nothing is
+    /// kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
         self.store = Some(directory.as_ref().to_owned());
         self
@@ -211,8 +217,9 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps earlier tables in this directory, for rollbacks and restarts. Only one host may use the directory at a
-    /// time. Default: earlier tables are kept in memory.
+    /// Keeps earlier tables in this directory. They are needed for rollbacks, and for a start with the last live table
+    /// if the definitions cannot be loaded. Only one host may use the directory at a time. Default: earlier tables are
+    /// kept in memory.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
@@ -237,8 +244,9 @@ impl HostBuilder {
         self
     }
 
-    /// Trusts CAs in the `caBundle` of webhooks even if their RSA keys have only 1024 to 2047 bits, which can be
-    /// broken. Default: calls to webhooks with such a CA fail.
+    /// Trusts CAs in the `caBundle` of webhooks even if their RSA keys have only 1024 to 2047 bits. Such keys can be
+    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls to webhooks with such a CA
+    /// fail.
     pub fn accept_short_webhook_keys(mut self) -> Self {
         self.accepts_short_keys = true;
         self
@@ -267,7 +275,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if definitions are invalid or stages cannot be built. The error lists all of them.
+    /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes in all files. If there
+    /// are none, it lists all stages that cannot be built.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,

@@ -69,7 +69,8 @@ pub struct Membership {
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another replica leads or has led. If none has, each replica begins the steps of its rollouts itself.
+    /// Whether another replica is the leader, or was before. If there never was one, each replica begins the steps of
+    /// its rollouts itself.
     pub is_led: bool,
     /// Whether this program is not permitted to share reports.
     pub is_refused: bool,
@@ -119,7 +120,8 @@ impl Replicas {
         }
     }
 
-    /// Returns a receiver of [`is_ready`](Self::is_ready), which is `false` until [`follow`](Self::follow) runs.
+    /// Returns a receiver of the value of [`is_ready`](Self::is_ready). The value is `false` until
+    /// [`follow`](Self::follow) runs.
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
@@ -138,8 +140,9 @@ impl Replicas {
         }
     }
 
-    /// Makes a host with [`go_live_on_request`](crate::HostBuilder::go_live_on_request) go live with the tables on
-    /// which the replicas agree. Never completes: drop it to stop, and then call [`leave`](Self::leave).
+    /// Makes the host go live with the tables on which the replicas agree. The host must have been built with
+    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never completes: drop it to stop, and
+    /// then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.membership();

@@ -103,7 +103,8 @@ pub struct Steered {
 }
 
 impl Host {
-    /// Steers the rollout of this stage's candidate. This takes effect with the next request.
+    /// Steers the rollout of this stage's candidate. This takes effect with the next request, even if definitions are
+    /// invalid or stores are unreachable.
     ///
     /// # Errors
     ///
@@ -145,12 +146,14 @@ impl Host {
         self.0.disabled.lock().rollouts.list()
     }
 
-    /// Takes over newer progress of rollouts from other replicas. An abort counts until the rollout is restarted.
+    /// Takes over the progress that other replicas report for the rollouts in the live table, if it is newer. After an
+    /// abort in any replica, no change counts until the rollout is restarted.
     pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica begins the steps of rollouts. This one nevertheless aborts rollouts at a limit.
+    /// Sets whether another replica decides when the steps of rollouts begin. This replica nevertheless aborts rollouts
+    /// that reach a limit, and obeys its users.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts.is_led != is_led {

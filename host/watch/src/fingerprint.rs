@@ -20,10 +20,12 @@ pub struct Fingerprint {
     pub(crate) extensions: Extensions,
 }
 
-/// The extensions of the files to read in a directory. An empty list selects all files, even hidden ones.
+/// The file name extensions, in lower or upper case, of the files that are read in a directory. Hidden files are left
+/// out. An empty list selects all files, including hidden ones.
 pub type Extensions = &'static [&'static str];
 
-/// Returns whether a directory entry is to be read. Backups of editors, such as `a.yaml~`, are not.
+/// Returns whether the name of a directory entry selects it to be read. Backups of editors are not selected: `a.yaml~`,
+/// `#a.yaml#` and `a.yaml.bak` have other extensions, and `.#a.yaml` is hidden.
 pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
     let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
     let is_known = |extension: &OsStr| {
@@ -57,7 +59,8 @@ impl Fingerprint {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// Returns one digest of all paths and contents, which is the same in every process.
+    /// Returns one digest of all paths and contents in this fingerprint. It can be compared with the digest of a
+    /// fingerprint from another process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {

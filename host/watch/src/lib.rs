@@ -33,7 +33,8 @@ pub struct WatchConfig {
     /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
     /// ms.
     pub debounce: Duration,
-    /// The shorter delay after an event that completes a file: it was closed by a writer, or renamed. Default: 10 ms.
+    /// The delay, instead of `debounce`, if the last event is that a writer closed a file, or that a file was renamed.
+    /// That file is complete, so that the check only has to wait for changes to other files. Default: 10 ms.
     pub settle: Duration,
     /// The delay after a write to a file that is still open, because the file may be incomplete. If writes go on, the
     /// check happens after ten times this long. Default: 2 s.
@@ -124,7 +125,8 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Watches the paths in this fingerprint instead, and reports the changes that were made after it was taken.
+    /// Watches the paths in the given fingerprint instead of the current ones, and reports the changes that were made
+    /// after it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
         self.is_due |= self.seen != seen;
         self.seen = seen;
@@ -214,7 +216,9 @@ pub struct FileWriters {
 }
 
 impl FileWriters {
-    /// Waits until no watched file is being written, but at most for `patience`. Returns those that still are.
+    /// Waits until no watched file is being written, but at most for `patience`. Returns the files that are still being
+    /// written. A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed
+    /// before.
     pub async fn wait_and_list_unfinished(&self, patience: Duration) -> Vec<PathBuf> {
         let latest = Instant::now() + patience;
         loop {

@@ -78,7 +78,8 @@ impl FromStr for ClusterKind {
     }
 }
 
-/// Reads resources of the control plane. Before each call, the sandbox checks that the stage grants the kind.
+/// Reads resources of the control plane for plugins. Before each call, the sandbox checks that the stage grants the
+/// kind. It waits for the call until the request's deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.

@@ -74,7 +74,8 @@ impl Grants {
         self.environment.extend(environment);
     }
 
-    /// Describes each grant that `allowed` does not include, with the configuration key that would allow it.
+    /// Describes each of these grants that `allowed` does not include, and names the configuration key that would allow
+    /// it, such as `allow.cluster`. Environment variables need no permission, because they reveal only their values.
     pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,

@@ -100,7 +100,8 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Returns the first of `grants` that allows the request. The error says which grant is missing and how to add it.
+    /// Returns the first of `grants` that allows the request. Otherwise the error is a message that says which grant is
+    /// missing and how to add it. In the message, `sender` names the request's sender, and `list` the configured list.
     pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -187,8 +188,9 @@ impl FromStr for PathPrefix {
 
 /// Sends HTTP requests for plugins.
 ///
-/// Before each call, the sandbox checks that the stage grants the request. The sender checks the addresses of the host
-/// name, limits the size of the response, and follows no redirect.
+/// Before each call, the sandbox checks that the stage grants the request. It waits for the call until the deadline.
+/// The sender checks the addresses of the host name, limits the size of the response, and follows no redirect, because
+/// a redirect may lead to an origin that is not granted.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     /// Sends one request, and returns the whole response.

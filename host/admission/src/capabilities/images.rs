@@ -83,7 +83,8 @@ pub enum Signer {
 pub struct ImageError(pub String);
 
 /// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. "All" leaves out
-/// registries on this machine or with an IP address, because clients choose the images.
+/// registries on this machine or with an IP address: clients choose images, and must not make the host call such
+/// servers. A grant must name such a registry.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{}", _0.as_deref().unwrap_or("*"))]
 pub struct ImageGrant(Option<Box<str>>);

@@ -91,7 +91,8 @@ impl Evaluation {
     /// concurrently. After a refusal, the remaining stages only get a row in the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
-    /// object changed afterwards. As in kube-apiserver, no stage is called a third time.
+    /// object changed afterwards. A stage that is reinvoked by itself is called again after its own change, too. As in
+    /// kube-apiserver, no stage is called a third time.
     ///
     /// Stages in mode `Audit` are called last, concurrently. They neither delay other stages nor influence the
     /// decision.

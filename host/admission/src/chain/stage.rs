@@ -50,7 +50,8 @@ pub struct StageSpec {
     pub reinvoked_by_itself: bool,
     /// The message of the stage's denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
-    /// Whether the hook's denial messages name the policy. Clients then get them without names of stage and chain.
+    /// Whether the hook's denial messages name the policy. If so, clients get these messages without the names of stage
+    /// and chain. If several such stages deny a request, their messages are joined, one per line.
     pub denials_name_policy: bool,
     /// Whether an operator has disabled the stage for some time, so that its hook is not called.
     pub is_disabled: bool,

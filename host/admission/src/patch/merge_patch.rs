@@ -45,7 +45,8 @@ impl MergePatch {
         Patch::from_operations(steps.operations).apply(object)
     }
 
-    /// Returns this merge patch, amended so that it turns `before` into `after`; `None` if no merge patch does so.
+    /// Returns this merge patch, amended so that it turns `before` into `after`. Returns `None` if no merge patch can
+    /// do so, because a value would have to become null, or if the amended patch would exceed the limits of a patch.
     pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
         let mut patch = self.clone();
         for _ in 0..ROUNDS {

@@ -4,7 +4,8 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 
 /// Finds the chains that may match a request, in a time that does not depend on the number of other chains.
 ///
-/// A chain is listed under the resources of its rules, or under their kinds if a rule includes all resources. Then the
+/// A chain is listed under the resources of its rules. If a rule includes all resources, the chain is listed under the
+/// kinds of that rule. If the rule includes all kinds, too, the chain is listed for all requests. After the lookup, the
 /// rules decide which of the found chains match.
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {

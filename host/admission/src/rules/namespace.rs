@@ -59,8 +59,9 @@ impl NamespaceSource for StaticNamespaces {
 impl NamespaceSelector {
     /// Returns whether the selector matches this request. Labels are looked up only if they are needed.
     ///
-    /// A label selector works as in kube-apiserver: a Namespace that is created or updated is compared with its own
-    /// labels, and other cluster-scoped resources always match. A selector by names works as in BCS's driver: without a
+    /// A label selector works as in kube-apiserver: if a Namespace is created or updated, it is compared with the
+    /// labels in that object, and otherwise with the labels of the request's namespace. Requests for other
+    /// cluster-scoped resources always match. A selector by names works as in BCS's driver: if the request has no
     /// namespace, it compares an empty name.
     ///
     /// # Errors

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The paths that common servers read from one written path. All of them remove empty segments and dot segments.
+/// The paths that common servers read from one written path. Some servers split the path and then decode each segment,
+/// so that an encoded slash stays in its segment. Others, such as those written in Go, decode the path before they
+/// split it. Both remove empty segments and dot segments. If a server removes dot segments before it decodes, it takes
+/// an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path as read by servers that split it before they decode each segment. Encoded slashes stay `%2F`.

@@ -42,7 +42,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives the calling thread a lower priority than serving threads.
+/// Gives the calling thread a lower priority than serving threads. Its priority may be that low already, as when a
+/// compiler's thread inherits it from a thread for long work; then nothing changes.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {

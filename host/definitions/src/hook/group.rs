@@ -22,7 +22,8 @@ use crate::{
 pub struct GroupDefinition {
     /// The plugins of the group. Each has its own name.
     pub members: Vec<MemberDefinition>,
-    /// The condition under which the group allows a request.
+    /// The condition under which the group allows a request. It uses every plugin of the group; in a document of
+    /// Kubewarden, it may use only some.
     pub expression: GroupExpression,
     /// The denial that the group returns. When it denies a request, the causes are added.
     pub denial: Denial,

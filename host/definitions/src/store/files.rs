@@ -32,9 +32,10 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store of definitions in files and directories, which people also edit.
 ///
-/// A read waits at most 20 s for a program that is writing a file. A file that may be incomplete is used only after 2 s
-/// without a change. A commit replaces whole files, and the target of a symbolic link. New definitions are written to
-/// the first directory.
+/// Files are read by [`read_files`](crate::read_files), with two precautions. While a program is writing a file, the
+/// read waits for it, and fails after 20 s. A file that may be incomplete is used only after 2 s without a change. A
+/// commit replaces whole files. If a file is a symbolic link, its target is replaced, but only the link is removed. New
+/// definitions are written to the first directory. If a commit was killed, the first read removes its temporary files.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,

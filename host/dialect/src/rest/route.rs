@@ -52,7 +52,8 @@ pub struct RestRoute {
     /// The part of a request from which the kind of the object is read.
     pub kind: KindSource,
     /// The parts of a request from which the namespace is read: the first value that is not empty is used. Their order
-    /// must be that of the control plane.
+    /// must be that of the control plane, because otherwise a client could show one namespace to the chains and another
+    /// to the control plane.
     pub namespace: Vec<ValueSource>,
     /// The parts of a request from which the name is read, in the order of the control plane, as for the namespace.
     pub name: Vec<ValueSource>,

@@ -121,8 +121,9 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// Returns the definitions from which a chain of the live table was built. There are none if no such chain is live,
-    /// or if the embedding program defined it in code.
+    /// Returns the definitions from which a chain of the live table was built. After a rollback, or while the current
+    /// definitions are invalid, they differ from the current ones. The list is empty if no such chain is live, or if
+    /// the embedding program defined it in code.
     ///
     /// # Errors
     ///
@@ -337,8 +338,9 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns up to `most` revisions, the newest first, each with the names of what it changed. The oldest revision in
-    /// the history has no names, because it cannot be compared with an earlier one.
+    /// Returns up to `most` revisions, the newest first, each with the names of the definitions that it added, changed
+    /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names, because
+    /// it cannot be compared with an earlier one.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));

@@ -23,7 +23,9 @@ pub struct CheckResult {
 }
 
 impl Host {
-    /// Checks a version of a definition as if its store contained it. Fetches no module, and loads no plugin.
+    /// Checks a version of a definition as if its store contained it. Checks the document, conflicts with the
+    /// definition files that the host has read, the limits for namespaced chains, whether module files exist, and the
+    /// memory of plugins. Fetches no module, and loads no plugin.
     ///
     /// # Errors
     ///

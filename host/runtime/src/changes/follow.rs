@@ -25,6 +25,8 @@ impl Host {
     /// Keeps the live table up to date: [reloads](Self::reload) definitions and modules when they change, refreshes
     /// modules on their schedule, and retries after temporary failures. Never completes; drop the future to stop.
     /// Failures are logged, counted and shown by [`status`](Self::status).
+    ///
+    /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
         // This watch is only for module files, because the stores watch the definitions.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());

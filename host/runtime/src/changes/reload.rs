@@ -27,7 +27,8 @@ pub(crate) enum Reload {
 
 impl Host {
     /// Reads the definitions and their modules again, and goes live with them unless the live table already matches.
-    /// Requests in flight finish with the table with which they started.
+    /// Requests in flight finish with the table with which they started. If the modules of a file cannot be fetched,
+    /// its previous version stays live, and [`status`](Self::status) reports the file.
     ///
     /// # Errors
     ///

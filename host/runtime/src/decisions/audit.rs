@@ -12,8 +12,9 @@ use crate::{
 };
 
 impl Host {
-    /// Builds a table of the live chains for audits, without candidates. Its outcomes are neither counted nor recorded.
-    /// If `call_webhooks` is false, the table lacks the stages that call webhooks.
+    /// Builds a table of the live chains for audits, with the modules of the live table and without candidates. Its
+    /// plugins run in the slots of [evaluations](Self::evaluate), and its outcomes are neither counted nor recorded. If
+    /// `call_webhooks` is false, the table lacks the stages that call webhooks.
     ///
     /// # Errors
     ///

@@ -119,7 +119,8 @@ impl DecisionLog {
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
     /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES).
-    /// Returns the number of older decisions with this uid as well.
+    /// Returns the number of older decisions with this uid as well. There may be many: kube-apiserver sends a request
+    /// to several paths, and clients choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
@@ -139,7 +140,8 @@ impl DecisionLog {
         (found, older)
     }
 
-    /// Returns a stream of the decisions after the one with the id `after`, or else of those made from now on.
+    /// Returns a stream of the decisions after the one with the id `after`. If `after` is `None`, returns a stream of
+    /// the decisions that are made from now on.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
             let ring = self.0.memory.ring();
@@ -285,7 +287,8 @@ impl LoggedDecision {
         self.decided.generate_name()
     }
 
-    /// Returns `metadata.uid` of the object that was stored before the request; `None` if the log does not have it.
+    /// Returns `metadata.uid` of the object that was stored before the request; `None` if there is none, or if the log
+    /// does not have it.
     pub fn stored_uid(&self) -> Option<String> {
         self.decided.stored_uid()
     }

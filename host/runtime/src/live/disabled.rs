@@ -103,9 +103,11 @@ const MOST_NAMES: usize = 30;
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Disables a stage of this table and later ones for some time: it is not called, or only as in mode `Audit`. If it
-    /// is already disabled, the new options replace the previous ones. This survives restarts if there is a directory
-    /// for the [history](crate::HostBuilder::history).
+    /// Disables a stage for some time: it is not called, or only as in mode `Audit`. This takes effect with the next
+    /// request, even if definitions are invalid or stores are unreachable. It applies to the stage of this name in
+    /// later tables as well. It survives restarts if there is a directory for the
+    /// [history](crate::HostBuilder::history). If the stage is already disabled, the new options replace the previous
+    /// ones.
     ///
     /// # Errors
     ///

@@ -4,8 +4,9 @@ use admittance_admission::{ClusterKind, Grants, WebhookTarget, keywords};
 use admittance_catalog::signature::{ReferenceSource, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
-/// The modules, webhooks and grants that namespaced chains in stores may use besides expressions. Default: none,
-/// because the users who write such chains may not decide what this program reads and calls.
+/// The modules, webhooks and grants that namespaced chains in stores may use besides expressions. A user who can write
+/// such a chain may decide about requests in its namespace, but not what this program reads and calls. So the default
+/// is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
@@ -36,7 +37,8 @@ keywords!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnService
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// Returns a mistake for each module, webhook or grant that a namespaced chain uses but may not use.
+    /// Returns a mistake for each module, webhook or grant that a namespaced chain uses but may not use. Returns none
+    /// for a chain without a namespace, which may use everything.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();

@@ -11,7 +11,8 @@ use crate::{
     status::statistics::StageStatistics,
 };
 
-/// A stage of a live table, together with its statistics, its candidate, and whether it is disabled.
+/// A stage of a live table, together with its statistics, its candidate, the rollout of the candidate, and whether the
+/// stage is disabled.
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,

@@ -99,10 +99,11 @@ impl MissingReplica {
     }
 }
 
-/// Decides which table the replicas should serve, given the last published target and all reports.
+/// Decides which table the replicas should serve, given the target that was published last and the reports of all
+/// replicas.
 ///
-/// Only replicas that are alive and have the target vote, because only these answer requests. If there are none, the
-/// leader's live table becomes the target.
+/// Only replicas that are alive and have the target vote, because only these answer requests. So the others do not wait
+/// for a replica that is new or late. If no replica has the target, the leader's live table becomes the target.
 pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&KnownReplica> = alive()

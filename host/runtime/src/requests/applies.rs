@@ -61,6 +61,9 @@ pub enum Applies {
 impl Host {
     /// Explains which chains and stages of the live table a request would pass, provided that no earlier stage changes
     /// its object. No hook is called. A request without objects stands for all objects of its kind and namespace.
+    ///
+    /// Chains that apply come first. Within these, and within the rest, chains are in the order in which requests pass
+    /// them.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
         let table = self.table();
         let deadline = Deadline::after(table.request_timeout);

@@ -82,7 +82,8 @@ impl BodyLimits {
         Self { size, time }
     }
 
-    /// Reads the whole body of a request. If it is too large, discards the rest for a while.
+    /// Reads the whole body of a request. If it is too large, reads and discards the rest for a while, because a client
+    /// that is still sending may otherwise miss the reply.
     ///
     /// # Errors
     ///

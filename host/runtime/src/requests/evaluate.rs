@@ -216,10 +216,12 @@ impl Evaluator {
 }
 
 impl Host {
-    /// Evaluates a request with chains that need not be live. Nothing goes live, and nothing is counted or recorded.
-    /// The request is a dry run, so that a stage with side effects refuses it, and candidates are not called.
+    /// Evaluates a request with chains that are not live, or with a chain that is. Nothing goes live. The evaluation is
+    /// not counted, recorded or written to the history. The request is a dry run, so that a stage with side effects
+    /// refuses it.
     ///
-    /// An evaluation may take 30 s, and at most two run at a time. Dropping the future ends the evaluation.
+    /// Candidates are not called. An evaluation may take 30 s, and at most two run at a time. Plugins have their usual
+    /// limits, but run in slots of their own. Dropping the future ends the evaluation, including compilations.
     ///
     /// # Errors
     ///

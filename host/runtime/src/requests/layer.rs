@@ -41,13 +41,15 @@ const DIGEST_HEADERS: [HeaderName; 3] = [
 /// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
 ///
 /// A request that no chain can match is streamed to the inner service unchanged. The body of any other request is read
-/// and passed through the chains, and the result is forwarded, without trailers. If the chains refuse the request, the
-/// dialect writes the reply. If the dialect needs the stored object ([`Dialect::stored`]), the layer first fetches it
-/// from the inner service.
+/// and passed through the chains, and the result is forwarded. If the chains refuse the request, the dialect writes the
+/// reply, and the inner service never sees the request. Trailers of a body that is read are dropped. If the dialect
+/// needs the stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits
+/// of a body.
 ///
-/// The uid of the request is the value of `X-Request-Id`, if it has at most 128 letters, digits and `.`, `_`, `:`, `-`,
-/// or else a new one. The inner service and the client get it. The decision on a request names the `Arc<FrontEnd>` in
-/// the request's extensions. If there is none, it names the dialect.
+/// If the value of `X-Request-Id` has at most 128 letters, digits and `.`, `_`, `:`, `-`, it is the uid of the request.
+/// If not, a new uid is created. The uid is sent to the inner service and to the client. An invalid `traceparent` is
+/// not forwarded, and neither is its `tracestate`. The decision on a request names the `Arc<FrontEnd>` in the request's
+/// extensions. If there is none, it names the dialect.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
@@ -100,7 +102,8 @@ struct LayerState {
 }
 
 impl Host {
-    /// Creates a layer that passes requests through this host's chains.
+    /// Creates a layer that passes requests through this host's chains. A request whose body is read passes the chains
+    /// that are live when the body has arrived.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }
@@ -122,7 +125,8 @@ impl AdmissionLayer {
     /// The default time within which a body must arrive. It is long enough for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Limits the size of a body that is read, and the time within which it must arrive. Default: 7 MiB within 30 s.
+    /// Limits the size of a body that is read, and the time within which it must arrive. Does not limit bodies that are
+    /// streamed. Default: 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;
@@ -367,7 +371,8 @@ impl<B: From<Bytes>> ForwardedRequest<B> {
     }
 }
 
-/// Returns the value of [`REQUEST_ID`] if it is a valid uid, or else a new uid.
+/// Returns the value of [`REQUEST_ID`] if it is a valid uid, or else a new uid. It is public for services that should
+/// behave like an [`AdmissionLayer`].
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)

@@ -35,8 +35,10 @@ use crate::{
 ///
 /// A POST to `/admit` calls every matching chain. `/mutate` and `/validate` call the chains of one phase, and
 /// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out
-/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only namespaced chains. The reply is sent
-/// shortly before the `timeout` in the query expires, so that a slow stage is subject to its own failure policy.
+/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only namespaced chains. Log lines contain
+/// the uid of the review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is
+/// subject to its own failure policy, and not to the failure policy of the whole webhook. The decision names the
+/// `Arc<FrontEnd>` in the request's extensions. If there is none, it names the dialect `kubernetes`.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
@@ -73,8 +75,9 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Makes the service answer reviews at `/definitions` as well. The API server has definitions checked there before
-    /// it stores them. Objects for which `read` returns `None` are allowed.
+    /// Makes the service answer reviews at `/definitions` as well. There, the API server has a definition checked
+    /// before it stores the definition, and one with mistakes is denied. `read` has to read objects as the store does;
+    /// objects for which it returns `None` are allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,

@@ -3,7 +3,8 @@ use admittance_net::trace::{TRACEPARENT, TRACESTATE};
 use http::HeaderMap;
 use tracing::{Span, field::display};
 
-/// Reads the trace context from the headers of a request. Removes invalid headers, so that they are not forwarded.
+/// Reads the trace context from the headers of a request, and removes headers that are invalid, so that they are not
+/// forwarded. It is public for services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
 pub fn trace_context(headers: &mut HeaderMap) -> Option<TraceContext> {
     let context = parse(headers);
     if context.is_none() {

@@ -10,8 +10,9 @@ use crate::{
     rego,
 };
 
-/// Returns the location of the setting at this JSON Pointer or, if the setting is missing, of the innermost value on
-/// the way to it. Returns `None` if the file has changed since it was read.
+/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a group's member;
+/// `of_candidate` selects the candidate of the stage. If the setting is missing, returns the location of the innermost
+/// value on the way to it. Returns `None` if the file has changed since it was read.
 ///
 /// If the setting is a text of several lines, `line` is the line of the mistake in it, counted from 1.
 pub fn setting_location(
