@@ -24,7 +24,7 @@ use crate::testing::cluster as source;
 
 pub use crate::bindings::admittance::plugin::cluster::Access;
 
-/// Why a call to the control plane fails.
+/// The reason why a call to the control plane failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -10,7 +10,7 @@ use crate::bindings::admittance::plugin::http as contract;
 
 pub use crate::bindings::admittance::plugin::http::Response;
 
-/// Why an HTTP request has no response.
+/// The reason why an HTTP request has no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -26,7 +26,7 @@ pub(crate) struct Kubectl {
 pub(crate) struct KubectlOutput {
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
-    /// What kubectl printed to standard error: its error messages, and warnings of the API server.
+    /// The text that kubectl printed to standard error: its error messages, and warnings of the API server.
     pub(crate) stderr: String,
 }
 

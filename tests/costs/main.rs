@@ -19,9 +19,9 @@ use std::{
 use admittance_tests::{Artifacts, review_of_pod};
 use serde_json::json;
 
-/// How many requests are sent before the counted ones, so that connections, buffers and pools have their final size.
+/// The number of requests before the counted ones. They bring connections, buffers and pools to their final size.
 const WARM_UP: usize = 200;
-/// How many requests are counted. There are enough of them to average out rare work in the background.
+/// The number of requests that are counted. They are enough to average out rare work in the background.
 const COUNTED: usize = 500;
 
 /// Waits until no other test counts. All tests run in one process, whose allocations are counted as a whole.

@@ -43,7 +43,7 @@ definitions: [chains]
 /// The maximum size of a request body in bytes, which is the default of `limits.body`.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// How many watches of objects in the agent's cluster a client opens. It reads none of them.
+/// The number of watches of objects in the agent's cluster that a client opens. It reads none of them.
 const WATCHES: usize = 256;
 
 const API: &str = "/mesosdriver/v4";

@@ -149,7 +149,7 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     (200, reply.to_string())
 }
 
-/// How many annotations with invalid keys the webhook `notes` returns.
+/// The number of annotations with invalid keys that the webhook `notes` returns.
 const INVALID_KEYS: usize = 3000;
 
 #[derive(Clone, Copy)]

@@ -33,7 +33,7 @@ pub struct OciReference {
 pub struct InvalidReference {
     /// The text of the invalid reference.
     pub text: String,
-    /// What is wrong with the reference, as the end of a sentence.
+    /// The problem with the reference, as the end of a sentence.
     pub problem: &'static str,
     /// The advice on how to correct the reference, as the end of a sentence.
     pub fix: String,

@@ -102,7 +102,7 @@ impl RouteCall {
     }
 }
 
-/// How the body of the request to the scheduler is made from the client's body.
+/// The way in which the body of the request to the scheduler is made from the client's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedBody {
     /// The request to the scheduler has no body.

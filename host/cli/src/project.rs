@@ -47,7 +47,7 @@ impl Language {
     }
 }
 
-/// How to find the component that a build has written.
+/// The way to find the component that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
     /// Cargo is always run, because it builds only what has changed.

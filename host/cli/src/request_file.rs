@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::files;
 
-/// What an object, or the body of an HTTP request, does not say about its request.
+/// The facts about a request that its object, or the body of an HTTP request, does not contain.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArguments {
     /// Read each file as the body of this HTTP request, such as 'PUT /v1/services/web'. If no file is given, the

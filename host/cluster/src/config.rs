@@ -11,7 +11,7 @@ use crate::{connection::Connection, request_error::causes};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Where the address and the credentials come from. Default: [`ClusterSource::Infer`].
+    /// The source of the address and the credentials. Default: [`ClusterSource::Infer`].
     pub source: ClusterSource,
 }
 

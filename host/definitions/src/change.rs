@@ -57,7 +57,7 @@ pub enum ExpectedDefinitions {
     Existing,
 }
 
-/// Where a new definition is written: to which kind of store, and to which path.
+/// The destination of a new definition: the kind of store, and the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Whether the definition is written to a file or to an entry of a store.

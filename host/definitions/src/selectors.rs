@@ -10,7 +10,7 @@ use crate::{
 const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
     [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 
-/// Which labels a selector may contain.
+/// The rules for the labels that a selector may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LabelSyntax {
     /// All labels are valid, because a control plane other than Kubernetes has its own rules for labels.

@@ -193,7 +193,7 @@ pub enum StoreError {
     Unreachable {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
-        /// Why the store cannot be reached, and what to do about it.
+        /// The reason why the store cannot be reached, and what to do about it.
         reason: String,
     },
     /// The store refused the request, for example because a permission is missing.
@@ -201,7 +201,7 @@ pub enum StoreError {
     Refused {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
-        /// Why the store refused the request, and what to do about it.
+        /// The reason why the store refused the request, and what to do about it.
         reason: String,
     },
     /// The commit has several changes, but the store accepts only one at a time.
@@ -232,7 +232,7 @@ pub enum StoreError {
         source: io::Error,
         /// The path of the file that was written and cannot be restored.
         written: PathBuf,
-        /// Why that file cannot be restored.
+        /// The reason why that file cannot be restored.
         restoring: Box<StoreError>,
     },
 }

@@ -19,7 +19,7 @@ pub struct ListRoute {
     pub paths: Vec<PathAndQuery>,
     /// The path of the array of items in the body of a reply.
     pub items: Pointer,
-    /// How to request the pages of the list; `None` if one reply has the whole list.
+    /// The way to request the pages of the list; `None` if one reply has the whole list.
     pub pages: Option<ListPages>,
     /// The request that fetches the object of an item; `None` if each item of the list is the whole object.
     pub object: Option<ItemObjectRequest>,

@@ -50,14 +50,14 @@ pub struct Config {
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
     pub lease: Option<String>,
-    /// What the driver does with an invalid definition in ZooKeeper or in a custom resource.
+    /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles in which the driver discovers servers, and registers itself.
     pub zookeeper: ZooKeeperConfig,
     /// The directory that stores modules and their compiled forms.
     pub store: StoreConfig,
     pub history: HistoryConfig,
-    /// How modules are fetched from servers and registries, and the rules for their signatures.
+    /// The settings for fetching modules from servers and registries, and the rules for their signatures.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,

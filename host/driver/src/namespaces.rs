@@ -9,7 +9,7 @@ use admittance_definitions::{
 };
 use admittance_watch::FileValue;
 
-/// Where the driver finds the labels of namespaces if it uses no cluster.
+/// The source of the labels of namespaces if the driver uses no cluster.
 #[derive(Clone, Debug)]
 pub enum NamespacesConfig {
     Listed(StaticNamespaces),

@@ -53,7 +53,7 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
     }
 }
 
-/// Why the definitions of a place cannot be read.
+/// The reason why the definitions of a place cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error(transparent)]

@@ -47,7 +47,7 @@ pub struct DriverStatus {
     pub listeners: Vec<ListenerStatus>,
     /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
     pub upstream: Vec<ServerHealth>,
-    /// How the servers of the control plane are discovered; absent if the configuration lists them.
+    /// The state of the discovery of the control plane's servers; absent if the configuration lists them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
     /// The driver's sessions with ZooKeeper ensembles.

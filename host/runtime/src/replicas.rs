@@ -22,11 +22,11 @@ use crate::{
     status::metrics,
 };
 
-/// How often the replicas are checked. This is needed because a replica's entry can expire without a notification.
+/// The interval at which the replicas are checked, because a replica's entry can expire without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long after its start a replica without a target is not ready, because it may still receive a target.
+/// The time after its start for which a replica without a target is not ready, because it may still receive a target.
 const TARGET_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a replica may prepare a change before the log says that the others wait for it.
+/// The time that a replica may prepare a change before the log says that the others wait for it.
 const SLOW: Duration = Duration::from_secs(10);
 /// The maximum length of a reported problem, in characters. The rest is cut off.
 const LONGEST_PROBLEM: usize = 1000;

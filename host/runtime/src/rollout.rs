@@ -73,7 +73,7 @@ pub enum RolloutState {
 
 keywords!(RolloutState, "state of a rollout": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
 
-/// What users can do with a rollout.
+/// An action that users can take on a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutAction {
     /// Begins the next step of the rollout now.

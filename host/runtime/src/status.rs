@@ -118,7 +118,7 @@ pub struct BadDefinitionStatus {
     pub id: Option<String>,
     /// The reasons why the definition cannot be served as it is written, in a sentence each.
     pub reasons: Vec<String>,
-    /// What is served instead of the definition as it is written.
+    /// The version that is served instead of the definition as it is written.
     pub served: Served,
 }
 
@@ -248,7 +248,7 @@ pub struct StageStatus {
     /// The candidate for the stage's plugin; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// How an operator has disabled the stage; absent if it is enabled.
+    /// The record of how an operator disabled the stage; absent if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<DisabledStage>,
 }
@@ -278,7 +278,7 @@ pub struct PluginStatus {
     pub source: String,
     /// The sha256 digest of the plugin's module.
     pub digest: String,
-    /// Who signed the plugin's module, or a note that no signature is required.
+    /// The signer of the plugin's module, or a note that no signature is required.
     pub signature: String,
     /// The reason why the plugin is configured in each call, which is slower; absent if it was configured only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,7 @@ use crate::{
 /// The ticker sleeps after this many ticks without a running call, until the next call. A tick is 1 ms.
 const IDLE_TICKS: u32 = 200;
 
-/// What the pool reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
+/// The pool's reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
 pub(crate) mod per_call {
     /// The maximum number of core instances in a call. Python's interpreter has more than a dozen.
     pub(crate) const CORE_INSTANCES: u32 = 64;
@@ -37,7 +37,7 @@ pub(crate) mod per_call {
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// How many bytes of a slot's memories, and how many of its tables, stay in memory for the next call.
+/// The number of bytes of each of a slot's memories, and of each of its tables, that stay in memory for the next call.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The maximum number of concurrent preparations, which have slots of their own.

@@ -3,7 +3,7 @@ use std::fmt;
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
 
-/// Why a sandbox cannot be created, or a plugin cannot be prepared or loaded.
+/// The reason why a sandbox cannot be created, or a plugin cannot be prepared or loaded.
 ///
 /// A failed call of a loaded plugin is a [`Failure`] instead.
 #[derive(Debug, thiserror::Error)]

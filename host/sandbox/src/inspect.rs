@@ -17,7 +17,7 @@ use crate::{
     prepare::{PolicyPreparation, check_bytes, on_blocking_thread},
 };
 
-/// What a module is, and what it needs.
+/// The properties and the needs of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleInspection {

@@ -12,7 +12,7 @@ pub struct CallMeter {
     costs: Mutex<Option<CallCost>>,
 }
 
-/// What one or several calls cost.
+/// The cost of one or several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCost {

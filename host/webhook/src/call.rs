@@ -188,7 +188,7 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
 
 pub(crate) struct FailedCall {
     pub(crate) failure: Failure,
-    /// How long the server asked the client to wait before a retry; `None` if it did not ask for a retry.
+    /// The time that the server asked the client to wait before a retry; `None` if it did not ask for a retry.
     pub(crate) retry_after: Option<Duration>,
 }
 

@@ -55,7 +55,7 @@ pub struct Settings {
     pub sidecar_set: Option<SidecarSet>,
 }
 
-/// How workloads opt in or out, and how the injection is recorded.
+/// The convention by which workloads opt in or out, and by which the injection is recorded.
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Convention {

@@ -182,12 +182,12 @@ pub struct EnvVar<'a> {
     /// The value of the variable, if it is given directly.
     #[serde(borrow)]
     pub value: Option<Text<'a>>,
-    /// Where the variable's value comes from, if it is not given directly.
+    /// The source of the variable's value, if the value is not given directly.
     #[serde(borrow)]
     pub value_from: Option<EnvSource<'a>>,
 }
 
-/// Where the value of an environment variable comes from.
+/// The source of the value of an environment variable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvSource<'a> {
@@ -231,7 +231,7 @@ pub struct SecurityContext<'a> {
     /// Changes to the Linux capabilities of the container.
     #[serde(borrow)]
     pub capabilities: Option<Capabilities<'a>>,
-    /// How `/proc` is mounted in the container: `Default` or `Unmasked`.
+    /// The type of the mount of `/proc` in the container: `Default` or `Unmasked`.
     #[serde(borrow)]
     pub proc_mount: Option<Text<'a>>,
     /// The seccomp profile of the container.

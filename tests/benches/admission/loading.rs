@@ -22,7 +22,7 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// How many settings each plugin has in the configuration with many chains.
+/// The number of settings of each plugin in the configuration with many chains.
 const SETTINGS: u32 = 200;
 const CHAINS: u32 = 2000;
 

@@ -17,10 +17,10 @@ use crate::{
     objects,
 };
 
-/// How often each server is measured. They take turns, so that changes of the machine's speed affect all of them.
+/// The number of measurements of each server. Servers take turns, so that changes of the machine's speed affect all.
 const ROUNDS: usize = 5;
 
-/// How often each server is measured if two builds of the program are compared. Each measurement is then shorter.
+/// The number of measurements of each server if two builds are compared. Each measurement is then shorter.
 const ROUNDS_OF_TWO: usize = 12;
 
 /// The number of chains in the configuration with many chains. No request matches any of them.

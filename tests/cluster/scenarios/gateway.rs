@@ -38,7 +38,7 @@ use crate::{
 };
 
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
-/// How long a revocation may take to have an effect, and an agent to connect again.
+/// The time within which a revocation must take effect, and an agent must connect again.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<TestCluster>) {

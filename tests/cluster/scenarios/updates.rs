@@ -24,7 +24,7 @@ pub(super) struct PodCreators {
 struct Creator {
     /// The marks of the versions that changed the user's Pods, oldest Pod first.
     marks: watch::Receiver<Vec<String>>,
-    /// How many of the oldest Pods are not looked at.
+    /// The number of the oldest Pods that are ignored.
     past: usize,
     task: JoinHandle<()>,
 }

@@ -9,7 +9,7 @@ use tokio_tungstenite::{
 
 use crate::block_on;
 
-/// How many bytes the gateway may keep in memory for the tunnel. The two connections in it take half of that.
+/// The number of bytes that the gateway may keep in memory for the tunnel. The two connections in it take half of that.
 const LIMIT: usize = 256 << 10;
 
 /// Sends messages of an agent to a gateway through a tunnel. The input has for each message: how often it is repeated,

@@ -1,4 +1,4 @@
-//! What the test policy does, whichever protocol calls it.
+//! The behaviour of the test policy, whichever protocol calls it.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ use crate::{
 /// The time after which the Lease of a replica expires unless the replica renews it.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// How often a replica may renew its Lease before it serves a target that it has prepared.
+/// The number of times that a replica may renew its Lease before it serves a target that it has prepared.
 const RENEWALS: usize = 2;
 
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {

@@ -17,7 +17,7 @@ use crate::scene::application;
 pub(super) const NODE: &str = "/blueking/admissionwebhook/defaultGroup/webhook-test";
 pub(super) const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// What a driver needs: a scheduler that is registered in ZooKeeper, and webhooks for definitions to call.
+/// The servers that a driver needs: a scheduler that is registered in ZooKeeper, and webhooks for definitions to call.
 pub(super) struct Surroundings {
     hooks: MesosHooks,
     cluster: MesosCluster,

@@ -13,7 +13,7 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// How a scheduler stops being the master.
+/// The way in which a scheduler stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterExit {
     /// The master crashes while it handles requests. Its node in ZooKeeper disappears later.

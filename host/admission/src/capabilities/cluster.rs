@@ -137,7 +137,7 @@ pub struct ClusterQuery {
     pub fields: FieldMask,
     /// The maximum number of objects on a page; `None` lists all.
     pub limit: Option<NonZeroU32>,
-    /// Where the page starts: the [`ClusterPage::rest`] of the previous page, or `None` for the first page. The plugin
+    /// The start of the page: the [`ClusterPage::rest`] of the previous page, or `None` for the first page. The plugin
     /// passes this text, so the reader must not trust it.
     pub from: Option<String>,
 }
@@ -147,7 +147,7 @@ pub struct ClusterQuery {
 pub struct ClusterPage {
     /// The objects, as JSON.
     pub objects: Vec<Arc<str>>,
-    /// Where the next page starts, for `from` of the next query; `None` if this page is the last.
+    /// The start of the next page, for `from` of the next query; `None` if this page is the last.
     pub rest: Option<String>,
 }
 

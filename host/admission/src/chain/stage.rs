@@ -36,7 +36,7 @@ pub struct StageSpec {
     pub yields_to: Vec<Arc<Precedence>>,
     /// The exceptions from the stage. The hook is not called for a request that matches any of them.
     pub exceptions: Vec<Arc<Exception>>,
-    /// What happens to the request when the stage's hook fails.
+    /// The treatment of the request when the stage's hook fails.
     pub failure_policy: FailurePolicy,
     /// The maximum duration of a call of the hook. The call ends earlier if the request's deadline is earlier.
     pub timeout: Duration,

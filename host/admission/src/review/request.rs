@@ -43,7 +43,7 @@ pub enum ReviewError {
     Object {
         /// The field of the request that contains the invalid object.
         field: &'static str,
-        /// What is wrong with the object.
+        /// The reason why the object is invalid.
         source: ObjectError,
     },
     /// The object has a key that identifies it twice, or in a wrong spelling. This text is a sentence about the key.

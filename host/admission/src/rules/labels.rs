@@ -81,7 +81,7 @@ enum Test {
     DoesNotExist,
 }
 
-/// How a requirement compares a label with its values.
+/// The comparison of a label with the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
     /// The label is present and has one of the requirement's values.

@@ -9,7 +9,7 @@ use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 pub struct Mismatch {
     /// The first part of the rule that does not match; `None` if the chain or stage has no rules.
     pub part: Option<RulePart>,
-    /// Whose rules do not match, as a word: `chain` or `stage`.
+    /// The owner of the rules that do not match, as a word: `chain` or `stage`.
     owner: &'static str,
     request: String,
     wanted: String,

@@ -204,7 +204,7 @@ pub enum RulePart {
     Names,
 }
 
-/// What is known about a request before its body is read.
+/// The facts about a request that are known before its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The requested operation.

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a client's request is forwarded, or the reply to the client if it is not. Lives as long as the client's request.
+/// The way to forward a client's request, or the reply if it is not forwarded. Lives as long as the client's request.
 #[derive(Clone, Debug)]
 pub enum SchedulerForwarding {
     /// A new request is sent to the scheduler, with another head and perhaps another body.
@@ -50,7 +50,7 @@ pub enum OtherServer {
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// How a reply of the scheduler is passed on to the client. Lives as long as the reply.
+/// The way to pass a reply of the scheduler on to the client. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
     /// The client gets the scheduler's body unchanged, after a head with this status and these headers.

@@ -3,7 +3,7 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
-/// Why a module lacks the required signature. The message tells what was found, what is required, and how to fix it.
+/// The reason why a module fails the signature check. The message says what was found, what is required, and the fix.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
@@ -40,7 +40,7 @@ pub enum SignatureError {
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         reference: Box<ModuleReference>,
-        /// Which data of the module do not belong together, as a clause.
+        /// The reason why data of the module do not belong together, as a clause.
         problem: String,
     },
     #[error("module or signature {path}: {source}", path = path.display())]

@@ -10,7 +10,7 @@ use url::Host;
 use super::SignatureError;
 use crate::{ModuleReference, OciReference};
 
-/// Where a module comes from, in a normalised form, so that another spelling of a reference cannot bypass a rule.
+/// The source of a module, in a normalised form, so that another spelling of a reference cannot bypass a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceSource {
     pub(super) scheme: Scheme,

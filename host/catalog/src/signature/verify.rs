@@ -14,7 +14,7 @@ pub struct SignedModule<'a> {
     pub digest: Digest,
 }
 
-/// Why a module was accepted: the result of a successful signature check.
+/// The reason why a module was accepted: the result of a successful signature check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum VerifiedSignature {

@@ -44,7 +44,7 @@ pub(super) struct Configuration {
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     pub(super) reads_resources: bool,
-    /// Where the webhooks' certificate comes from. `None` if the leader of the Pods does not write the webhook
+    /// The origin of the webhooks' certificate. `None` if the leader of the Pods does not write the webhook
     /// configurations.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,

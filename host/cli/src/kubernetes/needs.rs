@@ -9,7 +9,7 @@ use admittance::{
 };
 use serde_json::{Value as Json, json};
 
-/// What a Pod needs because of the chains: permissions in the cluster, and connections to servers.
+/// The needs of a Pod because of the chains: permissions in the cluster, and connections to servers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ClusterNeeds {
     kinds: BTreeSet<ClusterKind>,

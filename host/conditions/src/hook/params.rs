@@ -14,7 +14,7 @@ pub struct PolicyParams {
     pub namespace: Option<String>,
     /// Selects parameter objects by name or labels.
     pub which: ParamsSelector,
-    /// What happens if no parameter object is found.
+    /// The treatment of a request for which no parameter object is found.
     pub missing: ParamsMissing,
 }
 
@@ -27,7 +27,7 @@ pub enum ParamsSelector {
     Labels(LabelSelector),
 }
 
-/// What happens if no parameter object of a policy is found.
+/// The treatment of a request for which no parameter object of a policy is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamsMissing {
     /// The policy does not apply to the request.

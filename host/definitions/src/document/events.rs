@@ -10,7 +10,7 @@ use super::{
     yaml::position,
 };
 
-/// How many values aliases may repeat for each written value. go-yaml allows fewer above 400,000 values.
+/// The number of values that aliases may repeat for each written value. go-yaml allows fewer above 400,000 values.
 const MOST_REPEATED: usize = 99;
 
 /// Up to this number of values, aliases may repeat any share of them. go-yaml has the same exception.

@@ -45,9 +45,9 @@ pub struct Mistake {
     pub location: Location,
     /// The path of the wrong field, such as `spec.stages[0].name`; empty for the whole document.
     pub path: String,
-    /// What is wrong.
+    /// The description of the mistake.
     pub message: String,
-    /// What to write instead; may be empty.
+    /// The advice on what to write instead; may be empty.
     pub fix: String,
 }
 

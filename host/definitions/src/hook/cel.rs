@@ -20,7 +20,7 @@ use crate::forms::{kubernetes::typing::WrittenExpression, native::write::put};
 pub struct CelDefinition {
     /// The compiled expressions.
     pub policy: Arc<CompiledPolicy>,
-    /// What happens on a violation, and with which parameters the expressions are evaluated.
+    /// The actions on a violation, and the parameters with which the expressions are evaluated.
     pub binding: Binding,
     /// The texts of the expressions and their locations in the document. The list is empty unless the stage is native.
     pub(crate) written: Arc<[WrittenExpression]>,

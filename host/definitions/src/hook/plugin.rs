@@ -97,8 +97,8 @@ pub struct PluginDefinition {
     pub allow: Grants,
     /// The memory limit of the plugin in bytes, 1 MiB to 4 GiB; `None` for the sandbox's default.
     pub memory: Option<usize>,
-    /// How often `source` is resolved again, every 10 s to 7 days; `None` for never. Only an `https:` or `oci:` source
-    /// without a digest can resolve to a different module later.
+    /// The interval at which `source` is resolved again, 10 s to 7 days; `None` for never. Only an `https:` or `oci:`
+    /// source without a digest can resolve to a different module later.
     pub refresh: Option<Duration>,
     /// The files from which parts of the settings were read. If one of these files changes, the settings change.
     pub read_from: Vec<PathBuf>,

@@ -16,7 +16,7 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// What happens if an entry of a store is invalid. An entry is invalid if it has a mistake, or if another definition
+/// The treatment of an invalid entry of a store. An entry is invalid if it has a mistake, or if another definition
 /// has the same name or, in BCS, the same operation and kind. All other definitions stay live in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
@@ -39,7 +39,7 @@ pub struct BadDefinition {
     pub id: Option<DefinitionId>,
     /// The reasons why the definition cannot be used, one sentence each.
     pub reasons: Vec<String>,
-    /// Which version is served instead of the unusable definition.
+    /// The version that is served instead of the unusable definition.
     pub served: Served,
     /// Whether the definition is valid, and can be used once a missing module can be fetched.
     pub is_transient: bool,

@@ -35,7 +35,7 @@ struct ConformanceRequest {
     answer: RecordedAnswer,
 }
 
-/// What the path of a request addresses: the resource, the names, and the query.
+/// The target of a request according to its path: the resource, the names, and the query.
 #[derive(Default)]
 struct PathTarget {
     resource: GroupVersionResource,

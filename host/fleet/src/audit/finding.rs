@@ -1,4 +1,4 @@
-//! What the chains would decide about an existing object.
+//! The decision that the chains would make about an existing object.
 
 use admittance_admission::{
     Decision, FailurePolicy, Mode, Outcome, Patch, RefusalCause, RequestRefusal, StageResult, TraceRow,

@@ -97,7 +97,7 @@ pub struct ClusterEntry {
     pub id: String,
     /// The name of the cluster in paths `/tunnels/clusters/{identifier}/`.
     pub identifier: String,
-    /// Who manages the cluster: `plain` for the gateway's users, or `bcs` for the platform.
+    /// The manager of the cluster: `plain` for the gateway's users, or `bcs` for the platform.
     pub provider: String,
     /// The user who created the cluster; absent if it was an administrator, or the user was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

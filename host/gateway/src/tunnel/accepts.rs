@@ -12,7 +12,7 @@ use super::{
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What one side of a tunnel does when the other side asks for a connection or sends an announcement.
+/// The behaviour of one side of a tunnel when the other side asks for a connection or sends an announcement.
 #[derive(derive_more::Debug)]
 pub enum AllowedConnections {
     /// Opens no connections. This is for tunnels that agents have opened to a gateway.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::FetchScope};
 
-/// How long to wait for a module file that is being written. After that, its stage fails to load.
+/// The maximum wait for a module file that is being written. After that, its stage fails to load.
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct ChangeAttempt {

@@ -13,7 +13,7 @@ use crate::{
     live::source::Purpose,
 };
 
-/// How long a build cannot be cancelled by newer changes. Otherwise, frequent changes would cancel every build.
+/// The time for which newer changes cannot cancel a build. Otherwise, frequent changes would cancel every build.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {

@@ -17,7 +17,7 @@ pub(crate) struct DecidedRequest {
     pub(crate) selection: Selection,
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
-    /// What plugins fetched for the request: HTTP responses and objects. Only recorded requests have it.
+    /// The data that plugins fetched for the request: HTTP responses and objects. Only recorded requests have it.
     pub(crate) recorded: RecordedResponses,
     pub(crate) at: Moment,
     pub(crate) revision: u64,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{Moment, Redaction, decisions::observer::ObservedDecision};
 
-/// How long a follower waits for further decisions after the first one, so that requests do not have to wake it often.
+/// The time that a follower waits for more decisions after the first one, so that requests need not wake it often.
 const GATHERING: Duration = Duration::from_millis(20);
 
 /// The log of the decisions on the latest requests that matched a chain, in memory. Cheap to clone.

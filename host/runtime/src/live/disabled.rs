@@ -51,7 +51,7 @@ pub struct DisabledStage {
 pub struct DisableOptions {
     /// Whether the disabled stage is called as in mode `Audit`. If not, it is not called at all.
     pub audit: bool,
-    /// How long the stage is disabled, from 1 s to 24 h.
+    /// The time for which the stage is disabled, from 1 s to 24 h.
     pub duration: Duration,
     /// The reason for disabling the stage, which other users see; at most 1,000 characters.
     pub reason: String,
@@ -66,7 +66,7 @@ pub struct DisableOptions {
 pub struct Switched {
     /// The stage as it is disabled now. If the request was to enable it, the stage as it was disabled before.
     pub disabled: DisabledStage,
-    /// How the stage was disabled before this request; absent if it was enabled.
+    /// The record of how the stage was disabled before this request; absent if it was enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<DisabledStage>,
     /// The reason why a restart of the program undoes this change; absent if the change survives a restart.
@@ -99,7 +99,7 @@ const LONGEST_REASON: usize = 1000;
 /// The maximum number of stage names that an error lists. The rest is only counted.
 const MOST_NAMES: usize = 30;
 
-/// How often the clock is read. A timer is not enough, because the clock goes on while the machine sleeps.
+/// The interval at which the clock is read. A timer is not enough, because the clock goes on while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {

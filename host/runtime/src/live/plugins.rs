@@ -71,7 +71,7 @@ pub struct LivePlugin {
     pub status: PluginStatus,
     /// The kinds of objects that the plugin may read from the control plane.
     pub cluster: Vec<ClusterKind>,
-    /// How long it took to fetch, prepare and load the plugin.
+    /// The time that it took to fetch, prepare and load the plugin.
     pub took: Duration,
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) settings: String,

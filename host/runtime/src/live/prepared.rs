@@ -10,7 +10,7 @@ use crate::{
     live::source::BuiltTable, live::state::TableState,
 };
 
-/// How long a request to change definitions waits for the change to go live before it returns.
+/// The maximum time that a request to change definitions waits for the change to go live before it returns.
 const GO_LIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PreparedTable {

@@ -29,7 +29,7 @@ use crate::{
     live::stage::LiveChain,
 };
 
-/// What tables are built from. A build in the background uses a clone of it.
+/// The source from which tables are built. A build in the background uses a clone of it.
 #[derive(Clone)]
 pub(crate) struct TableSource {
     pub(crate) stores: Arc<Stores>,
@@ -86,7 +86,7 @@ pub(crate) enum Purpose<'a> {
     Change(&'a [PathBuf]),
 }
 
-/// How long a start waits for a store that cannot be reached.
+/// The maximum time that a start waits for a store that cannot be reached.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 

@@ -61,7 +61,7 @@ pub struct KnownReplica {
     pub report: TableReport,
 }
 
-/// What follows from the reports of all replicas about the table that they should serve.
+/// The conclusion from the reports of all replicas about the table that they should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaAgreement {
     /// The target stays as it is: all voters have it, and no voter has prepared a different table.

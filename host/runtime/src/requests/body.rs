@@ -18,7 +18,7 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// How long a client should wait before it repeats a request for whose body there was no memory.
+/// The time that a client should wait before it repeats a request for whose body there was no memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The limits for a request body that is read as a whole.

@@ -60,7 +60,7 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// How a request was handled. Each response has this as an extension. The layer adds it, unless the inner service did.
+/// The result of a request. Each response has it as an extension. The layer adds it, unless the inner service did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {

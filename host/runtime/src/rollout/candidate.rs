@@ -67,7 +67,7 @@ pub(crate) struct Trial {
     comparisons: Mutex<Comparisons>,
 }
 
-/// What identifies the comparison of a plugin with its candidate. If any of it changes, a new comparison begins.
+/// The identity of the comparison of a plugin with its candidate. If any part changes, a new comparison begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
     pub(crate) stage: String,

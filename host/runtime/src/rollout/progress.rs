@@ -20,11 +20,11 @@ pub struct RolloutProgress {
     /// A digest of the candidate's module and settings, and of the rollout's definition. If it changes, a new rollout
     /// begins.
     pub subject: Digest,
-    /// How often the rollout was restarted after an abort.
+    /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// How often the step or state was changed in any replica. Replicas compare this number to find the latest change,
-    /// because their clocks differ.
+    /// The number of changes of the step or state in any replica. Replicas compare this number to find the latest
+    /// change, because their clocks differ.
     #[serde(default)]
     pub changes: u64,
     /// The index of the rollout's current step.

@@ -50,7 +50,7 @@ pub struct CandidateReport {
     pub samples: Vec<DifferenceSample>,
 }
 
-/// How often the answers of candidate and plugin differ for one kind of objects.
+/// The numbers of same and different answers of candidate and plugin for one kind of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

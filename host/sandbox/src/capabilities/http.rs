@@ -8,7 +8,7 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// How messages name the sender of the requests, and the setting that grants the requests.
+/// The names in messages for the sender of the requests and for the setting that grants the requests.
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 

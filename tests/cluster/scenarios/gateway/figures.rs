@@ -11,7 +11,7 @@ use super::{
 use crate::{cluster::TestCluster, figures::FigureRow, process::until};
 
 const WATCHES: usize = 1000;
-/// How many watches are opened at the same time. Each causes TLS handshakes in four programs, which share this machine.
+/// The number of watches that are opened at once. Each causes TLS handshakes in four programs on this machine.
 const AT_ONCE: usize = 50;
 
 pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRow> {

@@ -46,7 +46,7 @@ struct Backend {
     review: String,
     client: Client,
     is_ready: AtomicBool,
-    /// How many requests of the clients this replica has answered.
+    /// The number of requests of the clients that this replica has answered.
     answered: AtomicUsize,
 }
 
@@ -54,7 +54,7 @@ struct Backend {
 pub(super) struct ReplicaAnswers {
     /// All answers in the order in which clients received them.
     all: Vec<TimedAnswer>,
-    /// How many requests the balancer has repeated at a second replica, because the first was unreachable.
+    /// The number of requests that the balancer has repeated at a second replica, because the first was unreachable.
     pub(super) repeated: usize,
 }
 

@@ -19,7 +19,7 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// How long the API server is down when `cargo task soak` runs the test.
+/// The time for which the API server is down when `cargo task soak` runs the test.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;

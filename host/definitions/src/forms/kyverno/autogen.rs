@@ -5,7 +5,7 @@ use admittance_conditions::Role;
 
 use crate::forms::kubernetes::policy::MatchConstraints;
 
-/// Where an object contains a Pod or a Pod template.
+/// The place of a Pod or a Pod template in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
     /// There is no Pod template: the object is the Pod itself, or of another kind that the policy names.
