@@ -41,7 +41,7 @@ fn check_order(setting: &Setting) -> usize {
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
     // The replicas whose last two reports name the same table, because the leader sees a report a moment late.
     let mut settled: BTreeSet<String> = BTreeSet::new();
-    // Which of the published `targets` each replica serves, as an index.
+    // The index of the published target in `targets` that each replica serves.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {

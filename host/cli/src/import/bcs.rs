@@ -25,7 +25,7 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// Keys without an equivalent, and the reasons. A key that ends in `.`, `_` or `-` is a prefix. The first match is used.
+/// Keys without an equivalent, and why. A key that ends in `.`, `_` or `-` is a prefix. The first match applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
