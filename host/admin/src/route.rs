@@ -127,7 +127,7 @@ pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub query: Q,
     pub body: B,
     /// The permit that a request with a large body needs. It is held until the reply is made.
-    _place: Option<Permit<Caller>>,
+    _permit: Option<Permit<Caller>>,
 }
 
 /// The type of parameters or of a body for a route that has none.
@@ -291,8 +291,8 @@ impl<P, Q, B> Call<P, Q, B> {
     }
 
     /// Returns the name of the client that the audit log contains.
-    pub fn by(&self) -> String {
-        changes::by(self.caller.clone())
+    pub fn client_name(&self) -> String {
+        changes::client_name(self.caller.clone())
     }
 }
 
@@ -306,7 +306,7 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
             .await
             .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
         let query = parameters("query", head.uri.query().unwrap_or_default())?;
-        let place = match &caller {
+        let permit = match &caller {
             Some(caller) => large_body(&api, caller, B::LIMIT)?,
             None => None,
         };
@@ -319,7 +319,7 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
             path,
             query,
             body,
-            _place: place,
+            _permit: permit,
         })
     }
 }

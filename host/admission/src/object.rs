@@ -176,7 +176,7 @@ impl Object {
             // If there is a tree, the head is read from it instead of the text, because that is faster.
             let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
             text.and_then(|text| ObjectHead::read(text).ok())
-                .unwrap_or_else(|| ObjectHead::of(self.value()))
+                .unwrap_or_else(|| ObjectHead::from_value(self.value()))
         })
     }
 

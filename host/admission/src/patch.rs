@@ -99,7 +99,7 @@ impl PatchError {
         }
     }
 
-    fn of(problem: PatchProblem, reason: String, index: usize, operation: &PatchOperation) -> Self {
+    fn new(problem: PatchProblem, reason: String, index: usize, operation: &PatchOperation) -> Self {
         let (path, operation) = (
             beginning(operation.path.as_str()).into_owned(),
             operation.action.name(),
@@ -252,7 +252,7 @@ impl Patch {
             pause(index, UNINTERRUPTED);
             changed |= operation
                 .apply(&mut root, changed, &mut budget)
-                .map_err(|(problem, reason)| PatchError::of(problem, reason, index, operation))?;
+                .map_err(|(problem, reason)| PatchError::new(problem, reason, index, operation))?;
             deepened |= operation.may_nest_deeply();
         }
         if !root.is_object() {

@@ -39,7 +39,8 @@ impl OtherServers {
         }
     }
 
-    /// Returns the server's reply or an error reply; `None` if the request needs a kube-apiserver but none is configured.
+    /// Returns the server's reply or an error reply; `None` if the request needs a kube-apiserver but none is
+    /// configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,

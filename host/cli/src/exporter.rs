@@ -84,7 +84,7 @@ impl Exporter {
     }
 
     /// Returns the recorder for a metric, and its key, in which `other` replaces the values that exceed a limit.
-    fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
+    fn recorder_and_key<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {
             &self.of_clusters
@@ -149,17 +149,17 @@ impl Recorder for Exporter {
     }
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        let (recorder, key) = self.place(key);
+        let (recorder, key) = self.recorder_and_key(key);
         recorder.register_counter(&key, metadata)
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        let (recorder, key) = self.place(key);
+        let (recorder, key) = self.recorder_and_key(key);
         recorder.register_gauge(&key, metadata)
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        let (recorder, key) = self.place(key);
+        let (recorder, key) = self.recorder_and_key(key);
         recorder.register_histogram(&key, metadata)
     }
 }

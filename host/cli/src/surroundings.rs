@@ -100,12 +100,12 @@ impl SimulatedSurroundings {
         sandbox
     }
 
-    fn found(&self) -> CurrentSurroundings {
+    fn current(&self) -> CurrentSurroundings {
         self.0.read().clone()
     }
 
     fn objects(&self) -> Result<ManifestFiles, ClusterError> {
-        self.found().cluster.ok_or_else(|| {
+        self.current().cluster.ok_or_else(|| {
             ClusterError::Unavailable(
                 "what the cluster contains is not known; list its objects under `cluster`".to_owned(),
             )
@@ -147,7 +147,7 @@ impl ClusterReader for SimulatedSurroundings {
 #[async_trait]
 impl NamespaceSource for SimulatedSurroundings {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
-        self.found().cluster.unwrap_or_default().labels(namespace).await
+        self.current().cluster.unwrap_or_default().labels(namespace).await
     }
 }
 
@@ -159,7 +159,7 @@ impl HttpSender for SimulatedSurroundings {
         request: HttpRequest,
         deadline: Deadline,
     ) -> Result<HttpResponse, HttpError> {
-        let answers = self.found().http.ok_or_else(|| {
+        let answers = self.current().http.ok_or_else(|| {
             HttpError::Unavailable("what servers answer is not known; list it under `http`".to_owned())
         })?;
         answers.send(grant, request, deadline).await

@@ -153,7 +153,7 @@ fn pause(headers: &HeaderMap) -> Duration {
 
 impl ApiServerAnswer {
     /// Returns the body of a successful answer; `None` if the status is 404.
-    pub fn found(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
+    pub fn unless_missing(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
         match self.status {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(self.body)),

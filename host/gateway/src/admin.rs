@@ -148,7 +148,7 @@ async fn get_user(call: Call<UserPath>) -> Result<Json<UserEntry>, ApiError> {
 }
 
 async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json<UserEntry>, ApiError> {
-    let (accounts, by) = (accounts(&call)?, call.by());
+    let (accounts, by) = (accounts(&call)?, call.client_name());
     let Json(NewUser {
         name,
         super_user,
@@ -161,7 +161,9 @@ async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json
 
 async fn delete_user(call: Call<UserPath>) -> Result<Json<Removed>, ApiError> {
     let name = user_name(&call.path.name)?;
-    accounts(&call)?.delete_user(&call.by(), name.as_str()).await?;
+    accounts(&call)?
+        .delete_user(&call.client_name(), name.as_str())
+        .await?;
     Ok(removed("user", name.as_str()))
 }
 
@@ -176,7 +178,9 @@ async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<J
             "expiresIn is {expires_in}: write a number of seconds from {least} to {most}"
         )));
     }
-    let token = accounts.create_token(&call.by(), &user, lifetime).await?;
+    let token = accounts
+        .create_token(&call.client_name(), &user, lifetime)
+        .await?;
     Ok(Json(IssuedToken {
         id: Some(token.id.0),
         token: token.value.0,
@@ -188,7 +192,9 @@ async fn revoke_token(call: Call<TokenPath>) -> Result<Json<Removed>, ApiError> 
     let accounts = accounts(&call)?;
     let TokenPath { name, id } = &call.path;
     let user = user(accounts, name)?;
-    accounts.revoke_token(&call.by(), &user, TokenId(*id)).await?;
+    accounts
+        .revoke_token(&call.client_name(), &user, TokenId(*id))
+        .await?;
     Ok(removed("token", &format!("{id} of {}", user.name)))
 }
 
@@ -222,21 +228,23 @@ async fn create_cluster(
     let bcs = project_id.as_ref().map(|project| (project.as_str(), kind));
     let name = ClusterName::new(id, bcs)?;
     let cluster = accounts
-        .create_cluster(&call.by(), creator.as_deref(), &name)
+        .create_cluster(&call.client_name(), creator.as_deref(), &name)
         .await?;
     Ok(Json(ClusterEntry::new(&cluster, &*accounts.directory()?)))
 }
 
 async fn delete_cluster(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
     let id = &call.path.id;
-    accounts(&call)?.delete_cluster(&call.by(), id).await?;
+    accounts(&call)?.delete_cluster(&call.client_name(), id).await?;
     Ok(removed("cluster", id))
 }
 
 async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedToken>, ApiError> {
     let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
-    let token = accounts.create_register_token(&call.by(), &cluster, true).await?;
+    let token = accounts
+        .create_register_token(&call.client_name(), &cluster, true)
+        .await?;
     Ok(Json(IssuedToken {
         id: None,
         token: token.value.0,
@@ -247,7 +255,9 @@ async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedTok
 async fn revoke_register_token(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
     let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
-    accounts.revoke_register_token(&call.by(), &cluster).await?;
+    accounts
+        .revoke_register_token(&call.client_name(), &cluster)
+        .await?;
     Ok(removed("register token of", &cluster.id))
 }
 
@@ -264,7 +274,9 @@ async fn grant(
     let access: Access = permission
         .parse()
         .map_err(|error| ApiError::Malformed(format!("permission: {error}")))?;
-    accounts.grant(&call.by(), &user, &cluster, Some(access)).await?;
+    accounts
+        .grant(&call.client_name(), &user, &cluster, Some(access))
+        .await?;
     let cluster = accounts.cluster(&cluster.id)?;
     Ok(Json(ClusterEntry::new(&cluster, &*accounts.directory()?)))
 }
@@ -273,12 +285,12 @@ async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError>
     let accounts = accounts(&call)?;
     let PermissionPath { id, user: name } = &call.path;
     let (cluster, user) = (accounts.cluster(id)?, user(accounts, name)?);
-    accounts.grant(&call.by(), &user, &cluster, None).await?;
+    accounts.grant(&call.client_name(), &user, &cluster, None).await?;
     Ok(removed("permission of", &format!("{} for {id}", user.name)))
 }
 
 async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
-    Ok(Json(accounts(&call)?.reencrypt(&call.by()).await?))
+    Ok(Json(accounts(&call)?.reencrypt(&call.client_name()).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -293,5 +305,7 @@ struct ImportQuery {
 async fn import(call: Call<Nothing, ImportQuery>) -> Result<Json<ImportedAccounts>, ApiError> {
     let replaced_names = call.query.replace.iter().flat_map(|names| names.split(','));
     let replace: Vec<UserName> = replaced_names.map(user_name).collect::<Result<_, _>>()?;
-    Ok(Json(accounts(&call)?.import(&call.by(), &replace).await?))
+    Ok(Json(
+        accounts(&call)?.import(&call.client_name(), &replace).await?,
+    ))
 }

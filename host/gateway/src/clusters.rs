@@ -192,7 +192,7 @@ struct ClusterFollower {
 impl ClusterFollower {
     async fn run(mut self) {
         loop {
-            let now = self.known(&self.children.borrow());
+            let now = self.known_clusters(&self.children.borrow());
             let before = self.sender.send_replace(Arc::new(now));
             self.log_change(&before);
             self.children.changed().await;
@@ -201,7 +201,7 @@ impl ClusterFollower {
 
     /// Returns the listed clusters, and the clusters with a node of one of these names. Known clusters keep their
     /// drivers.
-    fn known(&self, names: &ChildList<String>) -> KnownClusters {
+    fn known_clusters(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
             .clusters

@@ -29,7 +29,7 @@ use tokio::{
 /// A timeout for operations that always succeed. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it hangs")
 }
 
@@ -66,7 +66,7 @@ type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
 const LONG: Duration = Duration::from_secs(600);
 
-fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
+fn followed_servers(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
         name: (*name).to_owned(),
         server: format!("http://{address}").parse().unwrap(),
@@ -89,19 +89,19 @@ fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upst
 }
 
 fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, ServersSender) {
-    let (sender, receiver) = watch::channel(known(servers));
+    let (sender, receiver) = watch::channel(followed_servers(servers));
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
 
 /// Posts a body. Returns the status and body of the reply, or 502 and the message if there is an error.
 async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     let request = Request::post("/v1/apps").body(body.into()).unwrap();
-    let response = match soon(upstream.send(request)).await {
+    let response = match in_time(upstream.send(request)).await {
         Ok(response) => response,
         Err(error) => return (502, error.to_string()),
     };
     let status = response.status().as_u16();
-    let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
+    let body = in_time(response.into_body().collect()).await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
@@ -123,7 +123,7 @@ async fn refused(upstream: &Upstream) {
             tokio::task::yield_now().await;
         }
     };
-    soon(refused).await;
+    in_time(refused).await;
 }
 
 #[tokio::test]
@@ -131,18 +131,18 @@ async fn requests_are_sent_only_to_the_master() {
     let (a, b, c) = (named("a").await, named("b").await, named("c").await);
     let (upstream, sender) = followed(&[("n1", a), ("n2", b)], Choice::Master);
     let lost = |servers: &[(&str, SocketAddr)]| {
-        let mut servers = (*known(servers)).clone();
+        let mut servers = (*followed_servers(servers)).clone();
         servers.stale_reason = Some("the session is away".to_owned());
         Arc::new(servers)
     };
     // (registered servers, expected status and body of the reply)
     for (now, expected) in [
-        (known(&[("n1", a), ("n2", b)]), (200, "a x")),
-        (known(&[("n2", b)]), (200, "b x")),
-        (known(&[("n2", b), ("n3", a), ("n4", c)]), (200, "b x")),
-        (known(&[("n4", c)]), (200, "c x")),
-        (known(&[]), (502, "the upstream has no master")),
-        (known(&[("n5", a)]), (200, "a x")),
+        (followed_servers(&[("n1", a), ("n2", b)]), (200, "a x")),
+        (followed_servers(&[("n2", b)]), (200, "b x")),
+        (followed_servers(&[("n2", b), ("n3", a), ("n4", c)]), (200, "b x")),
+        (followed_servers(&[("n4", c)]), (200, "c x")),
+        (followed_servers(&[]), (502, "the upstream has no master")),
+        (followed_servers(&[("n5", a)]), (200, "a x")),
         // The discovery of servers has failed, so the last known servers are used.
         (lost(&[("n5", a)]), (200, "a x")),
     ] {
@@ -165,11 +165,11 @@ async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests(
         let upstream = upstream.clone();
         async move { post(&upstream, "first").await }
     });
-    soon(arrivals.recv()).await.unwrap();
-    sender.send_replace(known(&[("n2", new)]));
+    in_time(arrivals.recv()).await.unwrap();
+    sender.send_replace(followed_servers(&[("n2", new)]));
     assert_eq!(post(&upstream, "second").await, (200, "new second".to_owned()));
     release.notify_one();
-    assert_eq!(soon(in_flight).await.unwrap(), (200, "done".to_owned()));
+    assert_eq!(in_time(in_flight).await.unwrap(), (200, "done".to_owned()));
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn a_request_that_was_sent_is_not_retried() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
-        let (sender, receiver) = watch::channel(known(&[("n1", old)]));
+        let (sender, receiver) = watch::channel(followed_servers(&[("n1", old)]));
         let upstream = upstream(Servers::Followed(receiver), Choice::Master, LONG);
         (upstream, sender)
     };
@@ -198,16 +198,16 @@ async fn a_request_that_was_sent_is_not_retried() {
         .collect();
     let mut connections = Vec::new();
     for _ in 0..requests.len() {
-        let (mut connection, _) = soon(listener.accept()).await.unwrap();
+        let (mut connection, _) = in_time(listener.accept()).await.unwrap();
         let mut start = [0; 4];
-        soon(connection.read_exact(&mut start)).await.unwrap();
+        in_time(connection.read_exact(&mut start)).await.unwrap();
         assert_eq!(&start, b"POST");
         connections.push(connection);
     }
-    sender.send_replace(known(&[("n2", new)]));
+    sender.send_replace(followed_servers(&[("n2", new)]));
     drop((listener, connections));
     for request in requests {
-        let (status, body) = soon(request).await.unwrap();
+        let (status, body) = in_time(request).await.unwrap();
         assert_eq!(
             (status, body.as_str()),
             (502, "the connection to the upstream broke before it replied")
@@ -227,10 +227,10 @@ async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
         async move { post(&upstream, "body").await }
     });
     refused(&upstream).await;
-    sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    sender.send_replace(known(&[]));
-    sender.send_replace(known(&[("n3", new)]));
-    assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
+    sender.send_replace(followed_servers(&[("n1", dead), ("n3", new)]));
+    sender.send_replace(followed_servers(&[]));
+    sender.send_replace(followed_servers(&[("n3", new)]));
+    assert_eq!(in_time(waiting).await.unwrap(), (200, "new body".to_owned()));
 }
 
 #[tokio::test]
@@ -246,13 +246,13 @@ async fn a_master_that_registers_again_counts_as_a_new_server() {
     refused(&upstream).await;
     let listener = TcpListener::bind(address).await.unwrap();
     tokio::spawn(async move { axum::serve(listener, named_routes("again")).await });
-    sender.send_replace(known(&[("n2", address)]));
-    assert_eq!(soon(waiting).await.unwrap(), (200, "again body".to_owned()));
+    sender.send_replace(followed_servers(&[("n2", address)]));
+    assert_eq!(in_time(waiting).await.unwrap(), (200, "again body".to_owned()));
 }
 
 #[tokio::test]
 async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
-    let (sender, receiver) = watch::channel(known(&[("n1", refusing().await)]));
+    let (sender, receiver) = watch::channel(followed_servers(&[("n1", refusing().await)]));
     let upstream = upstream(
         Servers::Followed(receiver),
         Choice::Master,
@@ -263,7 +263,7 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
     // No update can follow this one, because the sender is dropped.
-    sender.send_replace(known(&[("n1", refusing().await)]));
+    sender.send_replace(followed_servers(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);
 }
@@ -279,9 +279,9 @@ async fn requests_wait_until_the_servers_are_known() {
             stale_reason: Some("not yet".to_owned()),
             ..FollowedServers::default()
         }));
-        sender.send_replace(known(&[("n1", a)]));
+        sender.send_replace(followed_servers(&[("n1", a)]));
         assert_eq!(
-            soon(waiting).await.unwrap(),
+            in_time(waiting).await.unwrap(),
             (200, "a x".to_owned()),
             "{choice:?}"
         );
@@ -321,7 +321,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
     let mut counts = [0, 0];
     for _ in 0..6 {
         waiting.push(start());
-        match soon(arrivals.recv()).await.unwrap() {
+        match in_time(arrivals.recv()).await.unwrap() {
             "a" => counts[0] += 1,
             _ => counts[1] += 1,
         }
@@ -338,15 +338,15 @@ async fn the_least_loaded_server_gets_the_next_request() {
     }
     for _ in 0..2 {
         waiting.push(start());
-        assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
+        assert_eq!(in_time(arrivals.recv()).await.unwrap(), "a");
     }
-    sender.send_replace(known(&[("n2", b), ("n3", c)]));
+    sender.send_replace(followed_servers(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
         waiting.push(start());
-        assert_eq!(soon(arrivals.recv()).await.unwrap(), "c");
+        assert_eq!(in_time(arrivals.recv()).await.unwrap(), "c");
     }
     release_b.add_permits(1);
-    let (first, ..) = soon(futures_util::future::select_all(waiting)).await;
+    let (first, ..) = in_time(futures_util::future::select_all(waiting)).await;
     assert_eq!(first.unwrap(), (200, "b".to_owned()));
 }
 
@@ -407,5 +407,5 @@ async fn a_request_with_endless_informational_responses_fails() {
         (502, true),
         "{reason}"
     );
-    soon(flood).await.unwrap();
+    in_time(flood).await.unwrap();
 }

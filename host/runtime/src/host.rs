@@ -97,7 +97,7 @@ impl Host {
             by: revision.by.clone(),
             problem: live.problem.as_ref().map(TableProblem::problem),
             building: self.0.building.load(Ordering::Relaxed) > 0,
-            tables: self.0.slots.taken(),
+            tables: self.0.slots.count(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
             disabled_missing: self.0.disabled.lock().missing(table),

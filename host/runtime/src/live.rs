@@ -122,7 +122,7 @@ impl TableSlots {
         }
     }
 
-    pub(crate) fn taken(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         MOST_TABLES.saturating_sub(self.0.available_permits())
     }
 }
@@ -156,7 +156,7 @@ mod tests {
         let slots = TableSlots::default();
         let mut taken = Vec::new();
         for count in 0..MOST_TABLES {
-            assert_eq!(slots.taken(), count);
+            assert_eq!(slots.count(), count);
             taken.push(slots.take(Duration::ZERO).await.unwrap());
         }
         assert!(slots.take(Duration::from_secs(5)).await.is_err());

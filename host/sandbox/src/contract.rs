@@ -61,7 +61,7 @@ pub(crate) struct ContractLists<'a> {
 }
 
 impl<'a> ContractLists<'a> {
-    pub(crate) fn of(request: &'a Request) -> Self {
+    pub(crate) fn from_request(request: &'a Request) -> Self {
         let user = &request.user;
         Self {
             groups: user.groups.iter().map(String::as_str).collect(),

@@ -208,7 +208,7 @@ async fn component(
         }
         store.data_mut().grant();
     }
-    let lists = contract::ContractLists::of(request);
+    let lists = contract::ContractLists::from_request(request);
     let extra = lists.extra();
     let admit = instance.get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(
         &mut *store,

@@ -230,7 +230,7 @@ fn run(task: Task) -> Result<(), Error> {
 /// The environment variable and the path of a program that tests run; `None` if the program is unavailable.
 type Prerequisite = Option<(&'static str, PathBuf)>;
 
-fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
+fn prerequisite(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
     let path = result.inspect_err(|error| {
         say(&format!(
             "{what} is unavailable for the tests that need it: {error}"
@@ -241,22 +241,22 @@ fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> 
 
 fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let servers = [
-        found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
-        found("MariaDB", mariadb::VARIABLE, mariadb::install()),
+        prerequisite("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
+        prerequisite("MariaDB", mariadb::VARIABLE, mariadb::install()),
     ];
     servers.into_iter().flatten()
 }
 
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let others = [
-        found(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
-        found(PROMTOOL.what, PROMTOOL.variable, PROMTOOL.install()),
-        found("the browser", chromium::VARIABLE, chromium::install()),
-        found("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
-        found("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
-        found("Helm", toolchains::HELM, toolchains::helm()),
-        found("the toolchain of C", toolchains::CLANG, toolchains::clang()),
-        found(
+        prerequisite(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
+        prerequisite(PROMTOOL.what, PROMTOOL.variable, PROMTOOL.install()),
+        prerequisite("the browser", chromium::VARIABLE, chromium::install()),
+        prerequisite("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
+        prerequisite("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
+        prerequisite("Helm", toolchains::HELM, toolchains::helm()),
+        prerequisite("the toolchain of C", toolchains::CLANG, toolchains::clang()),
+        prerequisite(
             "the toolchain of Python",
             toolchains::WHEELS,
             toolchains::wheels(),
@@ -312,7 +312,11 @@ fn test_at_length(changes: u32) -> Result<(), Error> {
     let tests = CHANGING.iter().filter(|_| changes > 0).chain(&MEASURING);
     let mut command = command::cargo_command();
     command.args(with(test, tests.map(OsString::from)));
-    command.envs(found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()));
+    command.envs(prerequisite(
+        "ZooKeeper",
+        zookeeper::VARIABLE,
+        zookeeper::install(),
+    ));
     command::run(command.env("ADMITTANCE_TEST_CHANGES", changes.to_string()))
 }
 

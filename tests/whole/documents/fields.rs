@@ -252,7 +252,7 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         // The document is a NamespacedAdmissionChain, because it has one field more than an AdmissionChain.
         let text =
             format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
-        known(&load_text("a.yaml", &text).unwrap_err())
+        known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
     // The texts above do not look into a `namespaceSelector`, so the schema's fields inside of it are not compared.
@@ -271,12 +271,12 @@ async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
     ];
     let read = known_in(&places, |text| {
         let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, {text} }}");
-        known(&load_text("a.yaml", &text).unwrap_err())
+        known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     assert_eq!(schema_of("exception").await, read);
 }
 
-fn known(mistakes: &Mistakes) -> Vec<String> {
+fn known_fields(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
         .iter()
         .find(|mistake| mistake.path.ends_with(UNKNOWN))
@@ -292,7 +292,7 @@ fn with_unknown(text: &str) -> String {
 #[tokio::test]
 async fn keys_of_the_configuration_are_documented() {
     let folder = tempfile::tempdir().unwrap();
-    let known = |text: &str| known(&configuration(&with_unknown(text), folder.path()).unwrap_err());
+    let known = |text: &str| known_fields(&configuration(&with_unknown(text), folder.path()).unwrap_err());
     let mut keys = BTreeSet::new();
     let sections = [
         ("", "{ ? }"),
@@ -614,7 +614,7 @@ fn fields_of_definitions_are_documented() {
         let mut fields = BTreeSet::new();
         for (prefix, start, rest, not_listed) in parts {
             let mistakes = load_text("a.yaml", &with_unknown(&format!("{start}{rest}"))).unwrap_err();
-            let known = known(&mistakes)
+            let known = known_fields(&mistakes)
                 .into_iter()
                 .filter(|field| !not_listed.contains(&field.as_str()));
             fields.extend(known.map(|field| format!("{prefix}{field}")));

@@ -97,7 +97,7 @@ impl RegisteringReplica {
             .to_owned()
     }
 
-    async fn kept(&self) -> Value {
+    async fn configurations_status(&self) -> Value {
         self.program.status().await.unwrap()["webhookConfigurations"].clone()
     }
 }
@@ -238,7 +238,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     setting.server.delete(VALIDATING, "", NAME);
     eventually("the configuration that was deleted", restored).await;
 
-    let kept = replica.kept().await;
+    let kept = replica.configurations_status().await;
     assert_eq!(
         (&kept["isKeeper"], &kept["problem"]),
         (&json!(true), &Value::Null)
@@ -435,12 +435,15 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
     // When the leader stops, it leaves the webhook configurations. The next leader maintains them.
-    assert_eq!(leader.kept().await["isKeeper"], true);
+    assert_eq!(leader.configurations_status().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();
     let kept = webhooks(&setting, VALIDATING);
     assert_eq!(kept.as_array().unwrap().len(), 1);
-    eventually("another leader", async || other.kept().await["isKeeper"] == true).await;
+    eventually("another leader", async || {
+        other.configurations_status().await["isKeeper"] == true
+    })
+    .await;
     setting
         .server
         .put(PLURAL, chain_of("secrets", "secrets", "second"));

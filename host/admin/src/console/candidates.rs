@@ -261,7 +261,7 @@ async fn steer(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<CandidateAction>,
 ) -> Response {
-    let by = changes::by(Some(session.caller.clone()));
+    let by = changes::client_name(Some(session.caller.clone()));
     match stages::steered(&api, fields.stage, fields.action, by).await {
         Ok(steered) => back(&steered.0.stage),
         Err(error) => refusal(&session, Section::Chains, &error),

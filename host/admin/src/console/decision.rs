@@ -74,7 +74,7 @@ async fn decision(
                         }
                     }
                 }
-                (others(&uid, is_older, &found))
+                (links_to_others(&uid, is_older, &found))
                 @for detail in &found.decisions { (article(detail, &session, &place, is_one_of_several)) }
             };
             let title = format!("Decision {uid}");
@@ -142,7 +142,7 @@ fn difference_name(difference: Difference) -> &'static str {
     }
 }
 
-fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
+fn links_to_others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     let address = address(uid);
     html! {
         @if found.older > 0 {

@@ -60,7 +60,7 @@ pub(super) async fn read<T: DeserializeOwned>(
         tracing::info!(target: "admittance::audit", %caller, "refused: a form of the console that only the role Admin may send");
         return Err(refused(access::AccessDenied::OnlyReads { caller }.into()));
     }
-    let _place = route::large_body(api, &session.caller, limit).map_err(refused)?;
+    let _permit = route::large_body(api, &session.caller, limit).map_err(refused)?;
     let text = text(&head, body, limit).await.map_err(refused)?;
     let FormKey { form_key } = route::parameters("form", &text).map_err(refused)?;
     let is_known = form_key.as_bytes().ct_eq(session.form_key.as_bytes());

@@ -20,7 +20,7 @@ use super::{
     parts::{Tone, badge, moment},
     session::Session,
 };
-use crate::{Api, v1::changes::by, v1::stages};
+use crate::{Api, v1::changes::client_name, v1::stages};
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
@@ -107,7 +107,7 @@ async fn disable(
         audit: fields.audit,
         duration: Duration::from_secs(fields.minutes.saturating_mul(60)),
         reason: fields.reason,
-        by: Some(by(Some(session.caller.clone()))),
+        by: Some(client_name(Some(session.caller.clone()))),
     };
     match stages::disabled(&api, fields.stage, how).await {
         Ok(switched) => back(&switched.0.disabled.stage),
@@ -116,7 +116,7 @@ async fn disable(
 }
 
 async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<EnableForm>) -> Response {
-    let by = by(Some(session.caller.clone()));
+    let by = client_name(Some(session.caller.clone()));
     match stages::enabled(&api, fields.stage, by).await {
         Ok(switched) => back(&switched.0.disabled.stage),
         Err(error) => refusal(&session, Section::Chains, &error),

@@ -125,7 +125,7 @@ pub(crate) async fn rolled_back(
     caller: Option<Caller>,
     revision: u64,
 ) -> Result<Json<Revision>, ApiError> {
-    let (host, by) = (api.sources.host.clone(), by(caller));
+    let (host, by) = (api.sources.host.clone(), client_name(caller));
     complete(async move {
         let result = host.rollback(revision, Some(by.clone())).await;
         let number = result.as_ref().map(|revision| revision.number);
@@ -145,7 +145,7 @@ async fn change<F>(
 where
     F: Future<Output = Result<Applied, ChangeError>> + Send,
 {
-    let by = by(caller);
+    let by = client_name(caller);
     let mut application = Application::default();
     application.dry_run = dry_run;
     application.by = Some(by.clone());
@@ -158,7 +158,7 @@ where
     .await
 }
 
-pub(crate) fn by(caller: Option<Caller>) -> String {
+pub(crate) fn client_name(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 use admittance::{EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, admission::Request};
 use admittance_definitions::ChainId;
 
-use super::changes::by;
+use super::changes::client_name;
 use crate::{
     Api,
     access::Caller,
@@ -113,7 +113,7 @@ pub(crate) async fn evaluated_as(
         }
         how.settings.insert(stage.clone(), value);
     }
-    let (by, subject) = (by(caller), request.chain.as_deref().unwrap_or(name));
+    let (by, subject) = (client_name(caller), request.chain.as_deref().unwrap_or(name));
     let result = api.sources.host.evaluate(chains, described, &how).await;
     match &result {
         Ok(evaluated) => tracing::info!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use admittance::{DisableOptions, RolloutAction, Steered, Switched};
 use admittance_definitions::StageId;
 
-use super::changes::{by, complete, stage_id};
+use super::changes::{client_name, complete, stage_id};
 use crate::{
     Api,
     api::{DisableRequest, EnableRequest, RolloutRequest},
@@ -41,7 +41,7 @@ async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<J
         audit: request.audit,
         duration: Duration::from_secs(request.expires_in),
         reason: request.reason,
-        by: Some(by(call.caller)),
+        by: Some(client_name(call.caller)),
     };
     disabled(&call.api, stage, how).await
 }
@@ -57,7 +57,7 @@ pub(crate) async fn disabled(
 
 async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Json<Switched>, ApiError> {
     let Json(EnableRequest { stage }) = call.body;
-    enabled(&call.api, stage_id(&stage)?, by(call.caller)).await
+    enabled(&call.api, stage_id(&stage)?, client_name(call.caller)).await
 }
 
 pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Json<Switched>, ApiError> {
@@ -67,7 +67,7 @@ pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Jso
 
 async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<Json<Steered>, ApiError> {
     let Json(RolloutRequest { stage, action }) = call.body;
-    steered(&call.api, stage_id(&stage)?, action, by(call.caller)).await
+    steered(&call.api, stage_id(&stage)?, action, client_name(call.caller)).await
 }
 
 pub(crate) async fn steered(

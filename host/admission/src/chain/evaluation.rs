@@ -120,7 +120,7 @@ impl Evaluation {
             let before = self.revision;
             let had_turn = audit.is_some() || {
                 let span = match self.refusal {
-                    None => spans.of(entry),
+                    None => spans.stage_span(entry),
                     Some(_) => Span::none(),
                 };
                 self.step(entry, 1, sources).instrument(span).await
@@ -149,7 +149,7 @@ impl Evaluation {
             match audit {
                 None => {
                     let step = self.step(entry, 2, sources);
-                    step.instrument(spans.of(entry)).await;
+                    step.instrument(spans.stage_span(entry)).await;
                 }
                 Some(audit) => {
                     let row = self.reserve(entry, 2);
@@ -183,7 +183,7 @@ impl Evaluation {
             let mut spans = ChainSpan::default();
             let turns = enforced
                 .iter()
-                .map(|(entry, _)| timed(turn, *entry).instrument(spans.of(*entry)));
+                .map(|(entry, _)| timed(turn, *entry).instrument(spans.stage_span(*entry)));
             join_all(turns).await
         };
         for ((entry, row), (turn_result, timing)) in enforced.into_iter().zip(taken) {

@@ -16,7 +16,7 @@ pub const SPANS: &str = "admittance::otel";
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 
 impl<'a> ChainSpan<'a> {
-    pub(crate) fn of(&mut self, entry: StageInChain<'a>) -> Span {
+    pub(crate) fn stage_span(&mut self, entry: StageInChain<'a>) -> Span {
         match &self.0 {
             Some((current, span)) if std::ptr::eq(*current, entry.chain) => span.clone(),
             _ => {

@@ -98,7 +98,7 @@ impl ObjectHead {
         }
     }
 
-    pub(crate) fn of(value: &Value) -> Self {
+    pub(crate) fn from_value(value: &Value) -> Self {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
         Self {

@@ -30,7 +30,7 @@ impl<S> Chain<S> {
                 wanted: format!("it is for resources in the namespace {namespace}"),
             });
         }
-        Mismatch::of("chain", &self.rules, request)
+        Mismatch::find("chain", &self.rules, request)
     }
 }
 
@@ -41,13 +41,13 @@ impl Stage {
             Some(expansion) => expansion.generators(),
             None => &self.spec.rules,
         };
-        let mismatch = Mismatch::of("stage", rules, request)?;
+        let mismatch = Mismatch::find("stage", rules, request)?;
         mismatch.part.is_some().then_some(mismatch)
     }
 }
 
 impl Mismatch {
-    fn of(owner: &'static str, rules: &[Rule], request: &Request) -> Option<Self> {
+    fn find(owner: &'static str, rules: &[Rule], request: &Request) -> Option<Self> {
         let mut closest: Option<(RulePart, &Rule)> = None;
         for rule in rules {
             let part = rule.mismatch(request)?;
@@ -134,7 +134,8 @@ mod tests {
             resources: vec![ResourcePattern::parse(resource).unwrap()],
             ..Rule::for_operations([operation])
         };
-        let of = |rules: &[Rule]| Mismatch::of("chain", rules, &request).map(|mismatch| mismatch.to_string());
+        let of =
+            |rules: &[Rule]| Mismatch::find("chain", rules, &request).map(|mismatch| mismatch.to_string());
         assert_eq!(of(&[]).as_deref(), Some("the chain has no rules"));
         assert_eq!(
             of(&[

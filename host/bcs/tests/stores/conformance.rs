@@ -80,7 +80,7 @@ macro_rules! tests {
 pub(crate) use {each_rule, each_rule_of_shared, tests};
 
 /// Returns the path of the definition `defaultGroup/hooks` in a store.
-fn place(store: &impl DefinitionStore) -> std::path::PathBuf {
+fn location(store: &impl DefinitionStore) -> std::path::PathBuf {
     store.path_for(&id("defaultGroup", "hooks")).unwrap()
 }
 
@@ -92,7 +92,7 @@ fn hooks(hook: &str) -> String {
 async fn with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    let (path, text) = (place(&store), hooks("first"));
+    let (path, text) = (location(&store), hooks("first"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
     (ground, store, path, text)
 }
@@ -102,7 +102,7 @@ pub(crate) async fn a_created_definition_exists<G: StoreFixture>() {
     let store = ground.open().await;
     assert_holds(&store.read().await.unwrap(), &[]);
     store.commit(&[]).await.unwrap();
-    let (path, text) = (place(&store), hooks("first"));
+    let (path, text) = (location(&store), hooks("first"));
     assert!(store.owns(&path), "{}", path.display());
     let is_of_system = path.is_absolute();
     let begins = path.to_str().unwrap().starts_with(&store.location());
@@ -177,7 +177,7 @@ pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>()
 pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    let path = place(&store);
+    let path = location(&store);
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
@@ -195,7 +195,7 @@ pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() 
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
     until_hook(&other, None).await;
-    let path = place(&one);
+    let path = location(&one);
     one.commit(&[creation(&path, &hooks("first"))]).await.unwrap();
     soon("the other's definition", other.changed()).await;
     let read = other.read().await.unwrap();
@@ -350,7 +350,7 @@ pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixtu
 pub(crate) async fn an_unavailable_store_does_not_appear_empty<G: StoreFixture>() {
     let mut ground = G::new(true).await;
     let store = ground.open().await;
-    let (path, text) = (place(&store), hooks("first"));
+    let (path, text) = (location(&store), hooks("first"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
     until_hook(&store, Some("first")).await;
     ground.lose().await;
@@ -422,7 +422,7 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         "resourcesRef":{"operation":"Create","kind":"application"},"admissionWebhooks":[
         {"name":"new","failurePolicy":"","clientConfig":{"caBundle":"","namespace":"","name":"","path":"","port":0,
          "url":"https://hooks.example.com/"},"namespaceSelector":{"operator":"NotIn","values":["a"]}}]}"#;
-    let path = place(&store);
+    let path = location(&store);
     for written in [old, new] {
         ground.put(&path, written).await;
         let read = store.read().await.unwrap();

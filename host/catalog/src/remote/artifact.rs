@@ -155,7 +155,7 @@ pub(super) async fn existing_manifest(
 ) -> Result<Bytes, Error> {
     let manifest = repository.manifest(version).await?;
     manifest.ok_or_else(|| Error::NotFound {
-        place: repository.place(version),
+        place: repository.image_reference(version),
         message: "the registry has no such artifact".to_owned(),
     })
 }

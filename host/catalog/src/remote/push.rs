@@ -167,7 +167,7 @@ impl Repository<'_> {
 
     async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
         let digest = Digest::of(bytes);
-        let place = &self.place(&TagOrDigest::Digest(digest));
+        let place = &self.image_reference(&TagOrDigest::Digest(digest));
         self.retrying(|| async move {
             let url = self.url(&format!("blobs/{digest}"), place).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(CONTENT_LENGTH, 0);
@@ -194,7 +194,7 @@ impl Repository<'_> {
 
     async fn push_manifest(&self, tag: &str, bytes: &Bytes) -> Result<(), Error> {
         let digest = Digest::of(bytes);
-        let place = &self.place(&TagOrDigest::Tag(tag.to_owned()));
+        let place = &self.image_reference(&TagOrDigest::Tag(tag.to_owned()));
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{tag}"), place).await?;
             let request = ClientRequest::new(Method::PUT, url)

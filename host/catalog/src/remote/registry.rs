@@ -56,7 +56,7 @@ impl TagOrDigest {
 impl Repository<'_> {
     /// Fetches a manifest, and checks it if `version` is a digest; returns `None` if the registry does not have it.
     pub(super) async fn manifest(&self, version: &TagOrDigest) -> Result<Option<Bytes>, Error> {
-        let place = self.place(version);
+        let place = self.image_reference(version);
         let path = format!("manifests/{version}");
         let bytes = self.get(&path, &place, MANIFEST_LIMIT).await?;
         match (version, bytes) {
@@ -67,7 +67,7 @@ impl Repository<'_> {
 
     /// Requests the digest of the manifest that has a tag; returns `None` if the registry does not send it.
     pub(super) async fn manifest_digest(&self, version: &TagOrDigest) -> Result<Option<Digest>, Error> {
-        let place = &self.place(version);
+        let place = &self.image_reference(version);
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{version}"), place).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(ACCEPT, MANIFEST_TYPES);
@@ -77,13 +77,13 @@ impl Repository<'_> {
     }
 
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
-        let place = self.place(&TagOrDigest::Digest(digest));
+        let place = self.image_reference(&TagOrDigest::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
         blob.map(|bytes| matching(bytes, digest, place)).transpose()
     }
 
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
-        let place = self.place(&TagOrDigest::Digest(digest));
+        let place = self.image_reference(&TagOrDigest::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
         let mut request = ClientRequest::new(Method::GET, url);
         request.headers = headers;
@@ -93,7 +93,7 @@ impl Repository<'_> {
 
     /// Fetches the index of the referrers of this manifest. A registry without the referrers API has it under a tag.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
-        let place = self.place(&TagOrDigest::Digest(subject));
+        let place = self.image_reference(&TagOrDigest::Digest(subject));
         let path = format!("referrers/{subject}");
         match self.get(&path, &place, MANIFEST_LIMIT).await? {
             Some(index) => Ok(Some(index)),
@@ -176,7 +176,7 @@ impl Repository<'_> {
         }
     }
 
-    pub(super) fn place(&self, version: &TagOrDigest) -> String {
+    pub(super) fn image_reference(&self, version: &TagOrDigest) -> String {
         let separator = match version {
             TagOrDigest::Tag(_) => ':',
             TagOrDigest::Digest(_) => '@',

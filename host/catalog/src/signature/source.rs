@@ -163,7 +163,7 @@ pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> ReferenceSource {
+    fn parsed_source(text: &str) -> ReferenceSource {
         ReferenceSource::from_reference(&text.parse().unwrap()).unwrap()
     }
 
@@ -183,18 +183,24 @@ mod tests {
             ("oci://index.docker.io/a", "oci://docker.io/library/a"),
             ("oci://registry-1.docker.io/b/a", "oci://docker.io/b/a"),
         ] {
-            assert_eq!(place(written), place(plain), "{written}");
+            assert_eq!(parsed_source(written), parsed_source(plain), "{written}");
         }
         assert_ne!(
-            place("https://example.com/a"),
-            place("https://example.com:8443/a")
+            parsed_source("https://example.com/a"),
+            parsed_source("https://example.com:8443/a")
         );
-        assert_ne!(place("https://example.com/a"), place("https://example.com/A"));
-        assert_ne!(place("oci://example.com/a"), place("oci://example.com:5000/a"));
+        assert_ne!(
+            parsed_source("https://example.com/a"),
+            parsed_source("https://example.com/A")
+        );
+        assert_ne!(
+            parsed_source("oci://example.com/a"),
+            parsed_source("oci://example.com:5000/a")
+        );
         // docker.io:5000 is not Docker Hub, so it has no official images.
         assert_ne!(
-            place("oci://docker.io:5000/a"),
-            place("oci://docker.io:5000/library/a")
+            parsed_source("oci://docker.io:5000/a"),
+            parsed_source("oci://docker.io:5000/library/a")
         );
     }
 

@@ -89,7 +89,7 @@ async fn a_full_disk_is_reported_and_retried() {
             .unwrap_err(),
     );
     for kind in ["temporary", "partial", "modules", "resolved"] {
-        assert_eq!(scene.kept(kind), [""; 0], "{kind}");
+        assert_eq!(scene.stored_files(kind), [""; 0], "{kind}");
     }
     assert!(store.compiled(key("small")).is_some());
     assert_eq!(store.compiled(key("large")), None);

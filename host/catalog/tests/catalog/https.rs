@@ -70,7 +70,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
-    assert_eq!(scene.kept("partial"), [""; 0]);
+    assert_eq!(scene.stored_files("partial"), [""; 0]);
 
     let right = Some(Digest::of(&bytes));
     for (path, freshness, received) in [
@@ -213,8 +213,8 @@ async fn a_partial_download_is_resumed_after_a_restart() {
             .unwrap();
         assert!((MEGABYTE * 3 / 4..=MEGABYTE + 1000).contains(&start), "{start}");
         assert_eq!(last["if-range"], "\"1\"");
-        assert_eq!(scene.kept("partial"), [""; 0]);
-        assert_eq!(scene.kept("temporary"), [""; 0]);
+        assert_eq!(scene.stored_files("partial"), [""; 0]);
+        assert_eq!(scene.stored_files("temporary"), [""; 0]);
     }
 }
 
@@ -368,8 +368,8 @@ async fn content_that_is_not_webassembly_is_refused() {
     assert!(matches!(error, Error::NotWebAssembly { .. }), "{error}");
     let error = scene.obtain(&catalog, &site.url("/b.wasm")).await.unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
-    assert_eq!(scene.kept("partial"), [""; 0]);
-    assert_eq!(scene.kept("modules"), [""; 0]);
+    assert_eq!(scene.stored_files("partial"), [""; 0]);
+    assert_eq!(scene.stored_files("modules"), [""; 0]);
 }
 
 #[tokio::test]

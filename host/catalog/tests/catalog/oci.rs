@@ -479,8 +479,8 @@ async fn an_artifact_without_a_module_is_refused() {
         ),
         "{error}"
     );
-    assert_eq!(scene.kept("modules"), [""; 0]);
-    assert_eq!(scene.kept("partial"), [""; 0]);
+    assert_eq!(scene.stored_files("modules"), [""; 0]);
+    assert_eq!(scene.stored_files("partial"), [""; 0]);
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ impl CatalogScene {
         retries.collect()
     }
 
-    pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
+    pub(crate) fn stored_files(&self, kind: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
         let mut names: Vec<_> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

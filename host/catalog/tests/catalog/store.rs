@@ -24,7 +24,7 @@ async fn module(scene: &CatalogScene, bytes: &[u8]) -> Module {
 }
 
 fn only(scene: &CatalogScene, kind: &str) -> std::path::PathBuf {
-    let names = scene.kept(kind);
+    let names = scene.stored_files(kind);
     assert_eq!(names.len(), 1, "{names:?}");
     scene.store().directory().join(kind).join(&names[0])
 }
@@ -88,8 +88,8 @@ async fn a_damaged_store_entry_is_removed() {
         }
         assert_eq!(store.compiled(key("{}")), None, "{damage}");
         assert_eq!(store.module(kept.digest()), None, "{damage}");
-        assert_eq!(scene.kept("compiled"), [""; 0], "{damage}");
-        assert_eq!(scene.kept("modules"), [""; 0], "{damage}");
+        assert_eq!(scene.stored_files("compiled"), [""; 0], "{damage}");
+        assert_eq!(scene.stored_files("modules"), [""; 0], "{damage}");
     }
 }
 
@@ -146,7 +146,7 @@ async fn the_least_recently_used_entries_are_pruned_first() {
     store.insert_module(&old).unwrap();
     let now = SystemTime::now();
     for (age, kind) in [(50, "compiled"), (100, "modules")] {
-        for name in scene.kept(kind) {
+        for name in scene.stored_files(kind) {
             let path = store.directory().join(kind).join(name);
             let time = now - Duration::from_secs(age);
             File::open(path).unwrap().set_modified(time).unwrap();
@@ -190,5 +190,5 @@ async fn several_programs_can_use_one_store_at_once() {
     for thread in digests {
         thread.join().unwrap();
     }
-    assert_eq!(scene.kept("temporary"), [""; 0]);
+    assert_eq!(scene.stored_files("temporary"), [""; 0]);
 }

@@ -34,7 +34,7 @@ pub(crate) fn payload(manifest: &str, kind: &str) -> String {
 
 pub(crate) const COSIGN: &str = "cosign container image signature";
 
-fn found(payload: &str, signature: &str) -> FoundSignature {
+fn simple_signing(payload: &str, signature: &str) -> FoundSignature {
     FoundSignature::SimpleSigning {
         name: "sha256-0.sig".to_owned(),
         payload: Blob(payload.as_bytes().to_vec()),
@@ -54,7 +54,7 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
     let of_module = payload(&module_digest.to_string(), COSIGN);
     let other = payload(&Digest::of("other").to_string(), COSIGN);
     let attestation = payload(&digest.to_string(), "https://example.com/scanned");
-    let signed = |payload: &str| found(payload, &sign(&key, payload.as_bytes()));
+    let signed = |payload: &str| simple_signing(payload, &sign(&key, payload.as_bytes()));
     let by = "by the key";
     let wrong = "was made by another key or over different content";
     for (name, signature, expected) in [
@@ -86,20 +86,20 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
         ),
         (
             "another's signature",
-            found(&good, &sign(&key, other.as_bytes())),
+            simple_signing(&good, &sign(&key, other.as_bytes())),
             wrong.to_owned(),
         ),
         (
             "another's key",
-            found(&good, &sign(&ecdsa_key(), good.as_bytes())),
+            simple_signing(&good, &sign(&ecdsa_key(), good.as_bytes())),
             wrong.to_owned(),
         ),
         (
             "no base64",
-            found(&good, "%"),
+            simple_signing(&good, "%"),
             "is damaged: the signature is not valid base64".to_owned(),
         ),
-        ("empty", found(&good, ""), wrong.to_owned()),
+        ("empty", simple_signing(&good, ""), wrong.to_owned()),
     ] {
         let found = outcome(check_artifact(&requirement(&key), vec![signature]));
         assert!(found.starts_with(&expected), "{name}: {found}");
@@ -111,7 +111,7 @@ fn the_manifest_must_match_the_module_and_the_reference() {
     let key = ecdsa_key();
     let digest = Digest::of(manifest());
     let text = payload(&digest.to_string(), COSIGN);
-    let signatures = vec![found(&text, &sign(&key, text.as_bytes()))];
+    let signatures = vec![simple_signing(&text, &sign(&key, text.as_bytes()))];
     let with = |manifest: Option<Vec<u8>>| Material {
         manifest: manifest.map(Blob),
         signatures: signatures.clone(),
@@ -155,7 +155,7 @@ fn the_error_of_an_unsigned_artifact_says_how_to_sign_it() {
 
 #[test]
 fn signatures_are_described_even_if_none_is_required() {
-    let signatures = vec![found("{}", "MAA="), found("{}", "%")];
+    let signatures = vec![simple_signing("{}", "MAA="), simple_signing("{}", "%")];
     let material = Material {
         manifest: None,
         signatures,

@@ -151,7 +151,7 @@ impl SigningAuthority {
 }
 
 impl SignedLayer {
-    pub(crate) fn found(&self) -> FoundSignature {
+    pub(crate) fn simple_signing(&self) -> FoundSignature {
         FoundSignature::SimpleSigning {
             name: "sha256-0.sig".to_owned(),
             payload: Blob(self.payload.clone().into_bytes()),

@@ -35,7 +35,7 @@ fn required(signed: &SignedLayer, log: Option<&SigningAuthority>, must_be_logged
 }
 
 fn bare(signed: &SignedLayer) -> FoundSignature {
-    let mut found = signed.found();
+    let mut found = signed.simple_signing();
     if let FoundSignature::SimpleSigning { certificate, log, .. } = &mut found {
         (*certificate, *log) = (None, None);
     }
@@ -58,12 +58,19 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
     };
     let unlogged = "is not proven to be in a log of the trust root";
     for (name, signer, found, log, must_be_logged, expected) in [
-        ("logged", &good, good.found(), Some(&ours), true, "by the key"),
+        (
+            "logged",
+            &good,
+            good.simple_signing(),
+            Some(&ours),
+            true,
+            "by the key",
+        ),
         ("in no log", &good, bare(&good), Some(&ours), false, "by the key"),
         (
             "in no log that is known",
             &good,
-            good.found(),
+            good.simple_signing(),
             None,
             false,
             "by the key",
@@ -76,11 +83,18 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
             true,
             unlogged,
         ),
-        ("no log is known", &good, good.found(), None, true, unlogged),
+        (
+            "no log is known",
+            &good,
+            good.simple_signing(),
+            None,
+            true,
+            unlogged,
+        ),
         (
             "after its end",
             &late,
-            late.found(),
+            late.simple_signing(),
             Some(&ours),
             false,
             "was made at",
@@ -88,7 +102,7 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
         (
             "after its end, unknown",
             &late,
-            late.found(),
+            late.simple_signing(),
             None,
             false,
             "by the key",
@@ -96,7 +110,7 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
         (
             "in another log",
             &good,
-            elsewhere.found(),
+            elsewhere.simple_signing(),
             Some(&ours),
             false,
             unlogged,
@@ -104,7 +118,7 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
         (
             "another's entry",
             &good,
-            of_another.found(),
+            of_another.simple_signing(),
             Some(&ours),
             false,
             unlogged,
@@ -112,7 +126,7 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
         (
             "by another",
             &good,
-            stranger.found(),
+            stranger.simple_signing(),
             Some(&ours),
             false,
             "was made by another key",

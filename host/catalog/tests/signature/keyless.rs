@@ -124,7 +124,7 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
     ] {
         let required = requirement(authority.trust_root(), identity, issuer);
         let signed = authority.sign(&good_payload(), request);
-        let found = outcome(check_artifact(&required, vec![signed.found()]));
+        let found = outcome(check_artifact(&required, vec![signed.simple_signing()]));
         assert!(found.starts_with(expected), "{name}: {found}");
     }
 }
@@ -137,13 +137,13 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
     let with = |change: &dyn Fn(&mut SignedLayer)| {
         let mut signed = good();
         change(&mut signed);
-        signed.found()
+        signed.simple_signing()
     };
     let elsewhere = payload(&Digest::of("other").to_string(), COSIGN);
     let unlogged = "is not proven to be in a log of the trust root";
     let damaged = "is damaged";
     for (name, found, expected) in [
-        ("good", good().found(), "by signer@example.com"),
+        ("good", good().simple_signing(), "by signer@example.com"),
         (
             "of another authority",
             with(&|signed| {
@@ -210,7 +210,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
             "for another artifact",
             authority
                 .sign(&elsewhere, CertificateProperties::default())
-                .found(),
+                .simple_signing(),
             "is over sha256:",
         ),
         (
@@ -253,7 +253,7 @@ fn a_bundle_with_a_missing_part_is_refused() {
     let authority = SigningAuthority::new();
     let signed = authority
         .sign(&good_payload(), CertificateProperties::default())
-        .found();
+        .simple_signing();
     let FoundSignature::SimpleSigning {
         name,
         payload,

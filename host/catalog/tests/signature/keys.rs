@@ -12,7 +12,7 @@ use crate::subject::{bundle, check_file, detached, fixture, keys, module, outcom
 
 const WRONG_KEY: &str = "was made by another key or over different content";
 
-fn by(name: &str) -> String {
+fn signed_by(name: &str) -> String {
     let key = PublicKey::from_pem(&text(name)).unwrap();
     format!("by the key {}", key.fingerprint())
 }
@@ -21,44 +21,49 @@ fn by(name: &str) -> String {
 fn detached_signatures_of_every_kind_of_key_are_verified() {
     let p256 = fixture("p256.sig");
     for (name, required, signature, expected) in [
-        ("P-256", vec!["p256.pub"], p256.clone(), by("p256.pub")),
+        ("P-256", vec!["p256.pub"], p256.clone(), signed_by("p256.pub")),
         (
             "not in base64",
             vec!["p256.pub"],
             fixture("p256.raw.sig"),
-            by("p256.pub"),
+            signed_by("p256.pub"),
         ),
         (
             "with a line's end",
             vec!["p256.pub"],
             [p256.as_slice(), b"\n"].concat(),
-            by("p256.pub"),
+            signed_by("p256.pub"),
         ),
         (
             "P-384 with SHA-384",
             vec!["p384.pub"],
             fixture("p384.sig"),
-            by("p384.pub"),
+            signed_by("p384.pub"),
         ),
         (
             "P-384 with SHA-256",
             vec!["p384.pub"],
             fixture("p384-sha256.sig"),
-            by("p384.pub"),
+            signed_by("p384.pub"),
         ),
         (
             "Ed25519",
             vec!["ed25519.pub"],
             fixture("ed25519.sig"),
-            by("ed25519.pub"),
+            signed_by("ed25519.pub"),
         ),
-        ("RSA", vec!["rsa.pub"], fixture("rsa.sig"), by("rsa.pub")),
-        ("RSA-PSS", vec!["rsa.pub"], fixture("rsa-pss.sig"), by("rsa.pub")),
+        ("RSA", vec!["rsa.pub"], fixture("rsa.sig"), signed_by("rsa.pub")),
+        (
+            "RSA-PSS",
+            vec!["rsa.pub"],
+            fixture("rsa-pss.sig"),
+            signed_by("rsa.pub"),
+        ),
         (
             "the second key",
             vec!["rsa.pub", "p256.pub"],
             p256.clone(),
-            by("p256.pub"),
+            signed_by("p256.pub"),
         ),
         (
             "another key",
@@ -130,7 +135,7 @@ fn one_valid_signature_is_enough() {
     let bad = detached(fixture("rsa.sig"));
     for signatures in [vec![good.clone(), bad.clone()], vec![bad.clone(), good]] {
         let found = check_file(&keys(&["p256.pub"]), &module(), signatures);
-        assert_eq!(outcome(found), by("p256.pub"));
+        assert_eq!(outcome(found), signed_by("p256.pub"));
     }
     let found = check_file(&keys(&["p256.pub"]), &module(), vec![bad.clone(), bundle("{}")]);
     let Err(SignatureError::Refused { found, .. }) = found else {

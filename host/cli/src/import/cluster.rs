@@ -65,7 +65,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
 }
 
 async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>> {
-    let Some(body) = cluster.read(path).await?.found(path)? else {
+    let Some(body) = cluster.read(path).await?.unless_missing(path)? else {
         return Ok(None);
     };
     let mut answer: Json = serde_json::from_slice(&body).unwrap_or_default();

@@ -40,12 +40,17 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
     let documents = document::read_text(file, text, &mut mistakes);
     let parts = new
         .iter()
-        .filter_map(|new| Some((place(&documents, text, new, &mut mistakes)?, new.source.clone())))
+        .filter_map(|new| {
+            Some((
+                source_range(&documents, text, new, &mut mistakes)?,
+                new.source.clone(),
+            ))
+        })
         .collect();
     mistakes.into_result(document::with_replaced(text, parts))
 }
 
-fn place(
+fn source_range(
     documents: &[Document],
     text: &str,
     new: &NewSource,

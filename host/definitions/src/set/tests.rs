@@ -10,7 +10,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-fn of(path: &str, text: &str) -> DefinitionSet {
+fn set_of_file(path: &str, text: &str) -> DefinitionSet {
     DefinitionSet::of_files(vec![DefinitionFile::file(path, text)])
 }
 
@@ -53,7 +53,7 @@ fn stored_definitions_keep_their_text_and_comments() {
          --- {{ apiVersion: v4, kind: AdmissionWebhook, metadata: {{ namespace: 'n', name: x }} }}\n",
         jobs = chain("jobs").replace('\n', "\r\n"),
     );
-    let stored = of("chains/a.yaml", &text).documents();
+    let stored = set_of_file("chains/a.yaml", &text).documents();
     let found: Vec<_> = stored
         .iter()
         .map(|stored| (stored.id.to_string(), stored.line, stored.text.as_str()))
@@ -122,7 +122,7 @@ fn stored_definitions_are_identified_by_kind_and_name() {
         ("a: [", vec![]),
     ];
     for (text, expected) in table {
-        let stored = of("f", text).documents();
+        let stored = set_of_file("f", text).documents();
         let found: Vec<_> = stored
             .iter()
             .map(|stored| {
@@ -143,7 +143,7 @@ fn stored_definitions_are_identified_by_kind_and_name() {
                 .all(|stored| stored.in_list == text.contains("items"))
         );
     }
-    let stored = of("f", &list).documents();
+    let stored = set_of_file("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
 }
 
@@ -186,7 +186,7 @@ fn the_documents_of_a_policy_include_its_bindings() {
 
 fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     let entry = |text: &String| {
-        let stored = of("f", text).documents();
+        let stored = set_of_file("f", text).documents();
         let path = stored.first().map(|stored| stored.id.to_string());
         let documents = document::read_text("f", text, &mut Mistakes::new());
         let json = documents

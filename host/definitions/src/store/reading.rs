@@ -100,7 +100,7 @@ impl SettledRead {
         quiet: impl Fn(&FilesRead) -> Duration,
     ) -> Result<FilesRead, Duration> {
         loop {
-            let listing = FileListing::of(paths);
+            let listing = FileListing::new(paths);
             if listing == self.listing
                 && let Some(found) = self.found.take()
             {
@@ -141,7 +141,7 @@ struct FileListing {
 }
 
 impl FileListing {
-    fn of(paths: &[PathBuf]) -> Self {
+    fn new(paths: &[PathBuf]) -> Self {
         let mut listing = Self::default();
         let mut seen = HashSet::new();
         for path in paths {

@@ -249,7 +249,7 @@ impl AuditClient {
         let mut found = None;
         for api in ReportApi::ALL {
             let path = format!("/apis/{}", api.api_version());
-            let Some(body) = self.get(&path).await?.found(&path)? else {
+            let Some(body) = self.get(&path).await?.unless_missing(&path)? else {
                 continue;
             };
             let listed: ResourceList =
@@ -353,7 +353,7 @@ impl Pages {
             return Ok(None);
         };
         let answer = self.page(&token, client).await?;
-        let Some(body) = answer.found(&self.path)? else {
+        let Some(body) = answer.unless_missing(&self.path)? else {
             return Ok(None);
         };
         let page: ObjectPage<'_> =

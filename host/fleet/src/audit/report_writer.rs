@@ -120,7 +120,7 @@ impl ReportWriter {
     async fn remove(&mut self, client: &AuditClient, namespace: &Option<String>) -> Result<(), AnswerError> {
         let path = self.api.path_of(namespace.as_deref(), &self.name);
         let removed = match client.send(Method::DELETE, &path, None).await {
-            Ok(answer) => answer.found(&path).map(drop),
+            Ok(answer) => answer.unless_missing(&path).map(drop),
             Err(error) => Err(error),
         };
         metrics::report_written(removed.is_ok());
@@ -143,7 +143,7 @@ impl ReportWriter {
             loop {
                 let page = page_query(PAGE, &token);
                 let query = format!("{path}?labelSelector={label}%3D{value}&{page}");
-                let Some(body) = client.get(&query).await?.found(&path)? else {
+                let Some(body) = client.get(&query).await?.unless_missing(&path)? else {
                     break;
                 };
                 let page: Reports = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;

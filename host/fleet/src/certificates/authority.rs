@@ -113,7 +113,7 @@ impl Authority {
         subject: &CertificateSubject,
         now: OffsetDateTime,
     ) -> Option<OffsetDateTime> {
-        let validity = IssuedValidity::of(certificate, key, subject, std::slice::from_ref(&self.der))?;
+        let validity = IssuedValidity::check(certificate, key, subject, std::slice::from_ref(&self.der))?;
         (!validity.is_due(now)).then_some(validity.ends)
     }
 
@@ -167,7 +167,7 @@ pub struct IssuedValidity {
 impl IssuedValidity {
     /// Returns the validity period of a certificate, or `None` if it is not for this subject and key, or none of these
     /// CAs signed it.
-    pub fn of(
+    pub fn check(
         certificate: &str,
         key: &str,
         subject: &CertificateSubject,

@@ -164,7 +164,7 @@ impl RegisteredWebhook {
             failure_policy,
             side_effects,
             reinvocation,
-            exclusions: Exclusion::of(&rules),
+            exclusions: Exclusion::matching(&rules),
             rules,
         }
     }

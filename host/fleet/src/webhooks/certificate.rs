@@ -98,7 +98,7 @@ impl SecretContents {
     ) -> Option<IssuedValidity> {
         let authorities = certificates_in(self.authorities.as_bytes()).ok()?;
         let IdentityPem { certificate, key } = identity;
-        let validity = IssuedValidity::of(certificate, key, &service.subject(), &authorities)?;
+        let validity = IssuedValidity::check(certificate, key, &service.subject(), &authorities)?;
         (validity.ends > now).then_some(validity)
     }
 

@@ -109,7 +109,7 @@ fn without_default(webhook: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn found(webhooks: Option<Value>) -> Resource {
+    fn stored_resource(webhooks: Option<Value>) -> Resource {
         let mut object = Map::new();
         object.insert("metadata".to_owned(), json!({"name": "a", "labels": {"x": "y"}}));
         object.extend(webhooks.map(|webhooks| ("webhooks".to_owned(), webhooks)));
@@ -149,7 +149,7 @@ mod tests {
                 false,
             ),
         ] {
-            let mut resource = found(there.clone());
+            let mut resource = stored_resource(there.clone());
             assert_eq!(has(&resource, &wanted), expected, "{there:?}");
             set(&mut resource.object, "hooks", &wanted);
             assert!(has(&resource, &wanted), "{there:?}");

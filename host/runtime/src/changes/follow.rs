@@ -84,7 +84,7 @@ impl Host {
             () = self.0.stores.changed() => (true, HashSet::new()),
             () = self.0.reread.notified() => (true, HashSet::new()),
             due = schedule.due() => (false, due),
-            () = at(retry.map(|(instant, _)| instant)) => (false, std::mem::take(&mut schedule.failed)),
+            () = wait_until(retry.map(|(instant, _)| instant)) => (false, std::mem::take(&mut schedule.failed)),
         };
         ChangeAttempt { is_change, refresh }
     }
@@ -162,7 +162,7 @@ fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -
     text
 }
 
-async fn at(instant: Option<Instant>) {
+async fn wait_until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
@@ -190,7 +190,7 @@ impl Schedule {
 
     /// Waits until some modules are due for a refresh, schedules the next refresh of each, and returns them.
     async fn due(&mut self) -> HashSet<ModuleReference> {
-        at(self.modules.values().map(|(_, next)| *next).min()).await;
+        wait_until(self.modules.values().map(|(_, next)| *next).min()).await;
         let now = Instant::now();
         let mut due = HashSet::new();
         for (reference, (interval, next)) in &mut self.modules {

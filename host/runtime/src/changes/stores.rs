@@ -79,7 +79,7 @@ impl Stores {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
             let contents = stores.read().await;
-            let known = stores.known();
+            let known = stores.snapshots();
             if contents.after(&known) != known {
                 stores.changed_on_peek.notify_one();
             }
@@ -145,16 +145,16 @@ impl Stores {
         *known = contents.after(&known);
     }
 
-    fn known(&self) -> Vec<StoreSnapshot> {
+    fn snapshots(&self) -> Vec<StoreSnapshot> {
         self.known.lock().clone()
     }
 
     pub(crate) fn known_content(&self) -> Vec<Option<StoreContent>> {
-        self.known().into_iter().map(|known| known.content).collect()
+        self.snapshots().into_iter().map(|known| known.content).collect()
     }
 
     pub(crate) fn status(&self) -> Vec<StoreStatus> {
-        let stores = self.stores.iter().zip(self.known());
+        let stores = self.stores.iter().zip(self.snapshots());
         let status = stores.map(|(store, known)| StoreStatus {
             location: store.location(),
             kind: store.kind(),
@@ -165,14 +165,14 @@ impl Stores {
     }
 
     pub(crate) fn known_set(&self) -> DefinitionSet {
-        self.set(files_of(self.known()))
+        self.set(files_of(self.snapshots()))
     }
 
     /// Returns the definitions that were read. For a store that could not be read, returns its last known definitions.
     pub(crate) fn set_after_reading(&self, contents: &StoreContents) -> DefinitionSet {
         contents
             .parsed
-            .with_contents(files_of(contents.after(&self.known())))
+            .with_contents(files_of(contents.after(&self.snapshots())))
     }
 }
 

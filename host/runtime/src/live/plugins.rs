@@ -199,7 +199,7 @@ pub(crate) struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    fn kept(plugin: Arc<LivePlugin>, fallback_cause: Option<StageErrorCause>) -> Self {
+    fn reused(plugin: Arc<LivePlugin>, fallback_cause: Option<StageErrorCause>) -> Self {
         Self {
             plugin,
             is_new: false,
@@ -224,7 +224,7 @@ impl Plugins {
             .get_or_try_init(async || module(assembler, resolver, order, modules).await)
             .await?;
         if let Some(loaded) = self.find(module, order) {
-            return Ok(LoadedPlugin::kept(loaded, None));
+            return Ok(LoadedPlugin::reused(loaded, None));
         }
         let (plugin, from_store) = preparation
             .plugin
@@ -286,7 +286,7 @@ impl Plugins {
     ) -> Result<LoadedPlugin, StageErrorCause> {
         match loaded {
             Err(cause) if cause.is_transient() => match self.find_live(order, live) {
-                Some(last) => Ok(LoadedPlugin::kept(last, Some(cause))),
+                Some(last) => Ok(LoadedPlugin::reused(last, Some(cause))),
                 None => Err(cause),
             },
             loaded => loaded,
@@ -343,7 +343,7 @@ impl Plugins {
                 && loaded.status.signature == new.status.signature
         };
         if let Some(loaded) = find(&plugins, &key, same) {
-            return LoadedPlugin::kept(loaded, None);
+            return LoadedPlugin::reused(loaded, None);
         }
         let plugin = Arc::new(new);
         plugins.entry(key).or_default().push(Arc::downgrade(&plugin));

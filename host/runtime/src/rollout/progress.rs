@@ -77,7 +77,7 @@ impl Rollouts {
             let kept = self.kept.extract_if(.., |kept| is_same(kept)).next();
             self.live.push(match (known, kept) {
                 (Some(known), _) => LiveRollout { rollout, ..known },
-                (None, Some(kept)) => LiveRollout::kept(rollout, kept),
+                (None, Some(kept)) => LiveRollout::resumed(rollout, kept),
                 (None, None) => {
                     is_changed = true;
                     LiveRollout::begin(rollout)
@@ -208,7 +208,7 @@ impl LiveRollout {
     }
 
     /// Continues a rollout after a restart of this program. A step whose time is over ends now; no step is skipped.
-    fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
+    fn resumed(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
@@ -227,7 +227,7 @@ impl LiveRollout {
     fn follow(&mut self, theirs: RolloutProgress) {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
-        *self = Self::kept(self.rollout.clone(), theirs);
+        *self = Self::resumed(self.rollout.clone(), theirs);
         // The other replica has made the change just now, so the step lasts for its full length from now on.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);

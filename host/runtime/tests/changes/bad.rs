@@ -4,7 +4,7 @@ use admittance::{Application, ChangeError, ExpectedDefinitions, Host, HostBuilde
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, by, chain, live},
+    scene::{ChangesScene, application_by, chain, live},
     stores::{bcs, builder, id},
 };
 
@@ -21,7 +21,7 @@ fn junk() -> [String; 6] {
 }
 
 fn expecting(expected: ExpectedDefinitions) -> Application {
-    let mut how = by("ci");
+    let mut how = application_by("ci");
     how.expected = expected;
     how
 }
@@ -130,7 +130,9 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             .await
             .unwrap();
             assert_eq!(live(&host), "3 n/x=2 n/z=1 !", "{text}");
-            host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
+            host.delete(&id("admissionwebhook/n/z"), &application_by("ci"))
+                .await
+                .unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(memory.text("n/y"), text);
             let stored = host.definitions().await.unwrap();
@@ -153,11 +155,13 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
             memory.put("n/y", &text);
             host.reload().await.unwrap();
-            host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
+            host.delete(&id("admissionwebhook/n/y"), &application_by("ci"))
+                .await
+                .unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
             let unknown = host
-                .delete(&id("admissionwebhook/n/y"), &by("ci"))
+                .delete(&id("admissionwebhook/n/y"), &application_by("ci"))
                 .await
                 .unwrap_err();
             assert!(matches!(unknown, ChangeError::Definitions(_)), "{unknown}");
@@ -193,7 +197,9 @@ async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     .await
     .unwrap();
     assert_eq!(live(&host), "2 n/x=2 !");
-    host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();
+    host.delete(&id("admissionwebhook/n/x"), &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!((live(&host).as_str(), bad(&host)), ("3 n/b=1", Vec::new()));
 }
 
@@ -212,8 +218,8 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
-    host.apply(&own, "new", &by("ci")).await.unwrap_err();
-    host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))
+    host.apply(&own, "new", &application_by("ci")).await.unwrap_err();
+    host.apply(&bcs("z", "Process", "1"), "new", &application_by("ci"))
         .await
         .unwrap();
     assert_eq!(live(&host), "2 n/x=1 n/z=1 !");

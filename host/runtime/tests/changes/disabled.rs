@@ -7,7 +7,7 @@ use admittance::{
     admission::{GroupVersionKind, Operation, Request, SkipReason, StageResult},
 };
 
-use crate::scene::{ChangesScene, by, chain, live};
+use crate::scene::{ChangesScene, application_by, chain, live};
 
 async fn disable(host: &Host, stage: &str) {
     let how = DisableOptions {
@@ -53,12 +53,14 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     host.rollback(1, None).await.unwrap();
     assert_eq!(skipped(&host).await, ["a"]);
 
-    host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
+    host.delete(&"AdmissionChain/a".parse().unwrap(), &application_by("ci"))
         .await
         .unwrap();
     assert_eq!(missing(&host), ["Mutating:a/hook"]);
     disable(&host, "b/hook").await;
-    host.apply(&chain("a", "3"), "new", &by("ci")).await.unwrap();
+    host.apply(&chain("a", "3"), "new", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(missing(&host), [""; 0]);
     assert_eq!(skipped(&host).await, ["a", "b"]);
 

@@ -7,7 +7,7 @@ use admittance::{
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, by, chain, live},
+    scene::{ChangesScene, application_by, chain, live},
     stores::{bcs, builder},
 };
 
@@ -60,7 +60,10 @@ async fn exceptions_go_live_with_their_chains() {
     let host = scene.start().await.unwrap();
     assert_eq!(used(&host).await, [""; 0]);
     let text = exception("legacy", "[a/hook]", after(3_600_000));
-    let applied = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    let applied = host
+        .apply(&text, "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!((applied.revision, applied.warnings.len()), (2, 0));
     assert_eq!(scene.read("AdmissionException-legacy.yaml"), text);
     assert_eq!(used(&host).await, ["a legacy"]);
@@ -71,7 +74,7 @@ async fn exceptions_go_live_with_their_chains() {
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
-    host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
+    host.delete(&"AdmissionChain/a".parse().unwrap(), &application_by("ci"))
         .await
         .unwrap();
     let status = exception_statuses(&host);
@@ -80,7 +83,9 @@ async fn exceptions_go_live_with_their_chains() {
         status[0].unknown[0].contains(":8:12: spec.stages[0]: there is no stage a/hook"),
         "{status:?}"
     );
-    host.apply(&chain("a", "3"), "new", &by("ci")).await.unwrap();
+    host.apply(&chain("a", "3"), "new", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
     assert_eq!(exception_statuses(&host)[0].unknown, [""; 0]);
 
@@ -91,9 +96,12 @@ async fn exceptions_go_live_with_their_chains() {
     drop(host);
     let host = scene.start().await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
-    host.delete(&"AdmissionException/legacy".parse().unwrap(), &by("ci"))
-        .await
-        .unwrap();
+    host.delete(
+        &"AdmissionException/legacy".parse().unwrap(),
+        &application_by("ci"),
+    )
+    .await
+    .unwrap();
     assert_eq!((used(&host).await, exception_statuses(&host)), (vec![], vec![]));
 }
 
@@ -103,7 +111,10 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     let text = exception("old", "[a/hook, a/hooks]", Moment(SystemTime::UNIX_EPOCH));
-    let applied = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    let applied = host
+        .apply(&text, "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     let [expired, unknown] = &applied.warnings[..] else {
         panic!("{:?}", applied.warnings);
     };
@@ -115,10 +126,13 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     assert_eq!(live(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
     assert_eq!(used(&host).await, [""; 0]);
-    let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
+    let applied = host
+        .apply(&chain("b", "1"), "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(applied.warnings, [""; 0]);
     let error = host
-        .apply(&text.replace("owner", "ovner"), "new.yaml", &by("ci"))
+        .apply(&text.replace("owner", "ovner"), "new.yaml", &application_by("ci"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("new.yaml:5:3: spec.ovner"), "{error}");

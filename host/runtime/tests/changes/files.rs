@@ -6,7 +6,7 @@ use admittance::{Error, HistoryError, Host, definitions::Definitions};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::{
-    scene::{ChangesScene, by, chain, live, plugin},
+    scene::{ChangesScene, application_by, chain, live, plugin},
     stores::{FollowTask, id, until},
 };
 
@@ -67,7 +67,7 @@ async fn a_file_is_read_only_after_it_is_written_completely() {
             assert!(live(&host).contains(" b="), "{}", live(&host));
             scene.write("ab.yaml", &both(path));
         };
-        let how = by("ci");
+        let how = application_by("ci");
         let (applied, ()) = tokio::join!(host.apply(&applied, "c", &how), completed);
         applied.unwrap();
         let expected = format!("{path} a={path} b={path} c={path}");
@@ -163,11 +163,18 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
         let following = FollowTask::start(&host);
         lose(&scene.chains().join("b.yaml"));
         until_problem(&host, expected).await;
-        let applied = host.apply(&chain("a", "2"), "a", &by("ci")).await.unwrap();
+        let applied = host
+            .apply(&chain("a", "2"), "a", &application_by("ci"))
+            .await
+            .unwrap();
         assert!(applied.warnings[0].contains(expected), "{:?}", applied.warnings);
         assert_eq!(live(&host), "2 a=2 b=1 c=1 !", "{expected}");
-        host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
-        host.apply(&chain("d", "1"), "d", &by("ci")).await.unwrap();
+        host.delete(&id("AdmissionChain/c"), &application_by("ci"))
+            .await
+            .unwrap();
+        host.apply(&chain("d", "1"), "d", &application_by("ci"))
+            .await
+            .unwrap();
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         assert!(!scene.chains().join("c.yaml").exists());
         drop(following);
@@ -179,16 +186,20 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;
-                host.apply(&chain("b", path), "b", &by("ci")).await.unwrap();
+                host.apply(&chain("b", path), "b", &application_by("ci"))
+                    .await
+                    .unwrap();
                 assert_eq!(scene.read("b.yaml"), chain("b", path));
                 until(&host, expected).await;
             }
             lose(&scene.chains().join("b.yaml"));
             until_problem(&host, expected).await;
-            host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap();
+            host.delete(&id("AdmissionChain/b"), &application_by("ci"))
+                .await
+                .unwrap();
             until(&host, "6 a=2 d=1").await;
         } else {
-            let refused = host.delete(&id("AdmissionChain/b"), &by("ci")).await;
+            let refused = host.delete(&id("AdmissionChain/b"), &application_by("ci")).await;
             assert!(refused.unwrap_err().to_string().contains(expected));
         }
     }
@@ -208,14 +219,19 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
         .build()
         .await
         .unwrap();
-    let error = host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap_err();
+    let error = host
+        .delete(&id("AdmissionChain/b"), &application_by("ci"))
+        .await
+        .unwrap_err();
     let fix = "remove it from `definitions` there";
     assert!(error.to_string().contains(fix), "{error}");
     assert_eq!(live(&host), "1 a=1 b=1");
     fs::remove_file(&path).unwrap();
     let _following = FollowTask::start(&host);
     until_problem(&host, "are removed with its entry in `definitions`").await;
-    host.apply(&chain("a", "2"), "a", &by("ci")).await.unwrap();
+    host.apply(&chain("a", "2"), "a", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "2 a=2 b=1 !");
 }
 

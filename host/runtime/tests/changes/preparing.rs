@@ -7,7 +7,7 @@ use admittance::{ChangeError, Digest, Host, sandbox::SandboxConfig};
 
 use crate::{
     guest::Guest,
-    scene::{ChangesScene, by, chain, dry_run, live, plugin},
+    scene::{ChangesScene, application_by, chain, dry_run, live, plugin},
     stores::{FollowTask, until},
 };
 
@@ -67,13 +67,17 @@ async fn a_hanging_apply_delays_no_other_change() {
     let hangs = hanging(&scene, "b");
     let applying = {
         let host = host.clone();
-        tokio::spawn(async move { host.apply(&hangs, "b", &by("ci")).await.map(|_| ()) })
+        tokio::spawn(async move { host.apply(&hangs, "b", &application_by("ci")).await.map(|_| ()) })
     };
     until_building(&host, true).await;
 
     let tried = soon("a dry run", host.apply(&chain("c", "1"), "c", &dry_run())).await;
     assert_eq!(tried.revision, 3);
-    soon("an apply", host.apply(&chain("c", "1"), "c", &by("ops"))).await;
+    soon(
+        "an apply",
+        host.apply(&chain("c", "1"), "c", &application_by("ops")),
+    )
+    .await;
     assert_eq!(live(&host), "3 a=2 c=1");
     soon("a rollback", host.rollback(1, None)).await;
     assert_eq!(live(&host), "4 a=1");

@@ -2,7 +2,7 @@ use admittance::Origin;
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, by, chain, live},
+    scene::{ChangesScene, application_by, chain, live},
     stores::{bcs, builder},
 };
 
@@ -65,17 +65,23 @@ async fn definitions_can_be_changed_after_a_rollback() {
     let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    let applied = host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
+    let applied = host
+        .apply(&chain("a", "2"), "new", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(applied.warnings, [""; 0]);
     host.rollback(1, None).await.unwrap();
     assert_eq!(host.rolled_back_to(), Some(1));
     let unknown = host
-        .promote(&"b/hook".parse().unwrap(), &by("ci"))
+        .promote(&"b/hook".parse().unwrap(), &application_by("ci"))
         .await
         .unwrap_err()
         .to_string();
     assert!(unknown.contains("a rollback to revision 1 is live"), "{unknown}");
-    let applied = host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
+    let applied = host
+        .apply(&chain("b", "1"), "new", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
     assert_eq!(host.rolled_back_to(), None);
     let ends =

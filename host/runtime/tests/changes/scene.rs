@@ -92,7 +92,7 @@ pub(crate) fn live(host: &Host) -> String {
     text
 }
 
-pub(crate) fn by(name: &str) -> Application {
+pub(crate) fn application_by(name: &str) -> Application {
     let mut how = Application::default();
     how.by = Some(name.to_owned());
     how

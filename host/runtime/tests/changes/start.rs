@@ -12,7 +12,7 @@ use admittance::{
 };
 use serde_json::{Value, json};
 
-use crate::scene::{ChangesScene, by, chain, live};
+use crate::scene::{ChangesScene, application_by, chain, live};
 
 #[tokio::test]
 async fn unchanged_definitions_keep_their_revision_after_a_restart() {
@@ -92,7 +92,9 @@ async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
     }
     let host = scene.start().await.unwrap();
     let text = [chain("a", "2"), chain("b", "2"), chain("c", "2")].join("---\n");
-    host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    host.apply(&text, "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "2 a=2 b=2 c=2");
     drop(host);
     let changes: Vec<_> = [("a", "a.yaml"), ("b", "b.yaml"), ("c", "AdmissionChain-c.yaml")]

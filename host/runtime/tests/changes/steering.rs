@@ -2,7 +2,7 @@
 
 use admittance::{AppliedEffect, ChangeError, Comparison, Origin, definitions::DefinitionId};
 
-use crate::scene::{ChangesScene, by, chain, dry_run, live};
+use crate::scene::{ChangesScene, application_by, chain, dry_run, live};
 
 fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
@@ -21,7 +21,10 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!((live(&host).as_str(), tried.revision), ("1 a=1", 2));
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 
-    let applied = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    let applied = host
+        .apply(&text, "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "2 a=2 b=1");
     let effects: Vec<_> = applied
         .definitions
@@ -39,7 +42,10 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 
-    let again = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    let again = host
+        .apply(&text, "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
     assert!(
         again
@@ -56,7 +62,9 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     names.sort_unstable();
     assert_eq!(names, ["AdmissionChain/a", "AdmissionChain/b"]);
 
-    host.delete(&id("AdmissionChain/a"), &by("ops")).await.unwrap();
+    host.delete(&id("AdmissionChain/a"), &application_by("ops"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "3 b=1");
     assert!(!scene.chains().join("a.yaml").exists());
 
@@ -84,17 +92,24 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
-    host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
+    host.apply(&chain("a", "1"), "new", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "2 a=1 b=1");
     scene.write("c.yaml", &chain("c", "1"));
-    let deleted = host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
+    let deleted = host
+        .delete(&id("AdmissionChain/c"), &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!((deleted.revision, live(&host).as_str()), (2, "2 a=1 b=1"));
     assert!(!scene.chains().join("c.yaml").exists());
     let wrong = chain("a", "1").replace("stages", "stagees");
     scene.write("a.yaml", &wrong);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "2 a=1 b=1 !");
-    host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
+    host.apply(&chain("a", "1"), "new", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "2 a=1 b=1");
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
@@ -111,13 +126,19 @@ async fn an_invalid_change_changes_nothing() {
         (String::new(), "new.yaml"),
     ];
     for (text, expected) in table {
-        let error = host.apply(&text, "new.yaml", &by("ci")).await.unwrap_err();
+        let error = host
+            .apply(&text, "new.yaml", &application_by("ci"))
+            .await
+            .unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
-    let error = host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap_err();
+    let error = host
+        .delete(&id("AdmissionChain/b"), &application_by("ci"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ChangeError::Definitions(_)), "{error}");
     let error = host
-        .promote(&"a/hook".parse().unwrap(), &by("ci"))
+        .promote(&"a/hook".parse().unwrap(), &application_by("ci"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("candidate"), "{error}");
@@ -171,7 +192,7 @@ async fn applying_a_definition_warns_about_probably_unintended_settings() {
             Some("pods/ephemeralcontainers"),
         ),
     ] {
-        for how in [dry_run(), by("ci")] {
+        for how in [dry_run(), application_by("ci")] {
             let warnings = host.apply(&text, "new", &how).await.unwrap().warnings;
             assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
             assert!(warnings.iter().all(|warning| warning.contains(expected.unwrap())));

@@ -7,7 +7,7 @@ use admittance::{ChangeError, Error, Host, HostBuilder, definitions::DefinitionI
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, by, chain, dry_run, live},
+    scene::{ChangesScene, application_by, chain, dry_run, live},
 };
 
 /// Returns a BCS definition with one webhook, whose URL has this path.
@@ -168,7 +168,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
     scene.remove("b.yaml");
     let errors = [
         host.definitions().await.unwrap_err(),
-        host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
+        host.apply(&bcs("x", "Application", "2"), "new", &application_by("ci"))
             .await
             .unwrap_err(),
         host.delete(&id("admissionwebhook/n/x"), &dry_run())
@@ -229,7 +229,7 @@ async fn a_change_that_was_read_but_not_used_goes_live_later() {
     drop(following);
 
     memory.put("n/x", &bcs("x", "Application", "3"));
-    host.delete(&id("admissionwebhook/n/y"), &by("ci"))
+    host.delete(&id("admissionwebhook/n/y"), &application_by("ci"))
         .await
         .unwrap_err();
     assert_eq!(live(&host), "2 n/x=2");
@@ -242,7 +242,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
-    host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
+    host.apply(&bcs("x", "Application", "2"), "new", &application_by("ci"))
         .await
         .unwrap();
     host.rollback(1, None).await.unwrap();

@@ -6,7 +6,7 @@ use admittance::{
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, by, chain, dry_run, live},
+    scene::{ChangesScene, application_by, chain, dry_run, live},
     stores::{FollowTask, bcs, builder, id},
 };
 
@@ -28,23 +28,25 @@ async fn changed_definitions_are_written_back_to_their_store() {
     let new = bcs("x", "Application", "2");
     host.apply(&new, "new", &dry_run()).await.unwrap();
     assert_eq!((live(&host).as_str(), memory.commits()), ("2 a=1 n/x=1", 0));
-    let applied = host.apply(&new, "new", &by("ci")).await.unwrap();
+    let applied = host.apply(&new, "new", &application_by("ci")).await.unwrap();
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(live(&host), "3 a=1 n/x=2");
     assert!(memory.text("n/x").contains("http://127.0.0.1:1/2"));
     let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
-    let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
+    let again = host.apply(yaml, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, memory.commits()), (3, 1));
     // The YAML is stored as JSON, because that is what the store's other users expect.
     let yaml = yaml.replace("/2", "/3");
-    host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
+    host.apply(&yaml, "new.yaml", &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
     serde_json::from_str::<serde_json::Value>(&memory.text("n/x")).unwrap();
 
-    host.delete(&id("admissionwebhook/n/x"), &by("ops"))
+    host.delete(&id("admissionwebhook/n/x"), &application_by("ops"))
         .await
         .unwrap();
     assert_eq!(live(&host), "5 a=1");
@@ -117,14 +119,14 @@ async fn a_concurrent_write_to_the_store_fails_the_change() {
     let host = builder(&scene, &memory).build().await.unwrap();
     let new = bcs("x", "Application", "2");
     memory.conflict_once();
-    let error = host.apply(&new, "new", &by("ci")).await.unwrap_err();
+    let error = host.apply(&new, "new", &application_by("ci")).await.unwrap_err();
     assert!(
         matches!(error, ChangeError::Store(StoreError::ChangedMeanwhile { .. })),
         "{error}"
     );
     assert_eq!(live(&host), "1 n/x=1");
     assert_eq!(host.history().len(), 1);
-    host.apply(&new, "new", &by("ci")).await.unwrap();
+    host.apply(&new, "new", &application_by("ci")).await.unwrap();
     assert_eq!(live(&host), "2 n/x=2");
 }
 
@@ -154,7 +156,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     ] {
         let host = orders(order).build().await.unwrap();
         let went = async |text: &str, file: &str, id: &str| {
-            if let Err(error) = host.apply(text, "new", &by("ci")).await {
+            if let Err(error) = host.apply(text, "new", &application_by("ci")).await {
                 assert!(error.to_string().contains("is new, and there is no"), "{error}");
                 return "nowhere".to_owned();
             }
@@ -165,7 +167,9 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
             } else {
                 "1".to_owned()
             };
-            host.delete(&id.parse().unwrap(), &by("ci")).await.unwrap();
+            host.delete(&id.parse().unwrap(), &application_by("ci"))
+                .await
+                .unwrap();
             went
         };
         assert_eq!(
@@ -183,7 +187,11 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     second.put("n/y", &y);
     let host = orders("d12").build().await.unwrap();
     let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
-    let error = host.apply(&both, "new", &by("ci")).await.unwrap_err().to_string();
+    let error = host
+        .apply(&both, "new", &application_by("ci"))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("this changes definitions in "), "{error}");
     assert!(
         error.ends_with(" and in memory:/2; change one store at a time"),
@@ -205,11 +213,14 @@ async fn a_store_can_be_changed_without_a_history() {
         .build()
         .await
         .unwrap();
-    host.apply(&bcs("x", "Application", "1"), "new", &by("ci"))
+    host.apply(&bcs("x", "Application", "1"), "new", &application_by("ci"))
         .await
         .unwrap();
     assert_eq!(live(&host), "2 a=1 n/x=1");
-    let error = host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap_err();
+    let error = host
+        .apply(&chain("a", "2"), "new", &application_by("ci"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ChangeError::NoHistory), "{error}");
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
@@ -225,7 +236,7 @@ async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (has_read, release) = memory.hold_reading();
     let applying = {
         let host = host.clone();
-        tokio::spawn(async move { host.apply(&y, "new", &by("ci")).await })
+        tokio::spawn(async move { host.apply(&y, "new", &application_by("ci")).await })
     };
     has_read.await.unwrap();
     memory.put("n/x", "nonsense");

@@ -81,7 +81,7 @@ async fn answer(
             Ok(question) => can_i(state, question).await,
             Err(error) => Ok(Err(error)),
         },
-        (BINDING, "oci", operation) if let Some(operation) = images::ImageOperation::of(operation) => {
+        (BINDING, "oci", operation) if let Some(operation) = images::ImageOperation::from_name(operation) => {
             images::answer(state, operation, &payload).await
         }
         (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(&payload) {

@@ -35,7 +35,7 @@ pub(super) enum ImageOperation {
 }
 
 impl ImageOperation {
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "v1/verify" => Self::VerifyV1,
             "v2/verify" => Self::VerifyV2,

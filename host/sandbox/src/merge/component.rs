@@ -27,7 +27,7 @@ impl ParsedComponent<'_> {
                 if canonical.level == level {
                     let function = canonical.function.clone();
                     placed.parse_component_canonical(&mut functions, function).ok()?;
-                    placed.place(Kind::Function, Item::Canonical(number));
+                    placed.add_item(Kind::Function, Item::Canonical(number));
                 }
             }
             component.section(&functions);
@@ -39,7 +39,7 @@ impl ParsedComponent<'_> {
                 Item::Defined { core_module, .. } => numbers.contains(core_module),
             });
             let exports: Vec<_> = selected.copied().collect();
-            let merged = MergedModule::of(&self.core_modules, numbers, &exports)?;
+            let merged = MergedModule::merge(&self.core_modules, numbers, &exports)?;
             placed.instantiate(&mut component, &merged, &exports)?;
         }
         for kept in &self.after {
@@ -110,7 +110,7 @@ impl<'a> NewIndices<'a> {
         }
     }
 
-    fn place(&mut self, kind: Kind, item: Item) {
+    fn add_item(&mut self, kind: Kind, item: Item) {
         let count = self.counts.of_mut(kind);
         self.new.insert((kind, item), *count);
         *count = count.saturating_add(1);
@@ -158,7 +158,7 @@ impl<'a> NewIndices<'a> {
                 kind: (*kind).into(),
                 name: &name.to_string(),
             });
-            self.place(*kind, *item);
+            self.add_item(*kind, *item);
         }
         component.section(&aliases);
         Some(())

@@ -19,7 +19,7 @@ pub(super) struct MergedModule {
 }
 
 impl MergedModule {
-    pub(super) fn of(
+    pub(super) fn merge(
         core_modules: &[CoreModule<'_>],
         numbers: &[usize],
         exports: &[(Kind, Item)],

@@ -14,7 +14,7 @@ use crate::{
     harness::{answer, call, config, load, load_with, log_lines, request, sandbox, sandbox_with},
 };
 
-fn with(grants: Grants) -> PluginConfig {
+fn config_with(grants: Grants) -> PluginConfig {
     PluginConfig { grants, ..config() }
 }
 
@@ -135,7 +135,7 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         (&echo, "v1/Node None a"),
         (sandbox(), "no control plane is configured on this host"),
     ] {
-        let plugin = load_with(sandbox, &reader(), "{}", &with(grants.clone()))
+        let plugin = load_with(sandbox, &reader(), "{}", &config_with(grants.clone()))
             .await
             .unwrap();
         assert_eq!(message(&call(&plugin).await.unwrap().verdict), says);
@@ -221,7 +221,7 @@ async fn a_plugin_sends_requests_only_to_granted_origins() {
             Err("add `https://a.example.evil` to `allow.http`"),
         ),
     ] {
-        let plugin = load_with(&sandbox, &sender(url), "{}", &with(grants.clone()))
+        let plugin = load_with(&sandbox, &sender(url), "{}", &config_with(grants.clone()))
             .await
             .unwrap();
         match (call(&plugin).await, expected) {
@@ -257,9 +257,14 @@ async fn a_host_function_times_out_before_the_deadline_of_the_call() {
         http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    let plugin = load_with(&sandbox, &sender("https://a.example/"), "{}", &with(grants))
-        .await
-        .unwrap();
+    let plugin = load_with(
+        &sandbox,
+        &sender("https://a.example/"),
+        "{}",
+        &config_with(grants),
+    )
+    .await
+    .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
     plugin.admit(&Arc::new(request()), deadline).await.unwrap();
     let left = deadline.remaining().as_millis();
@@ -305,7 +310,7 @@ async fn grants_do_not_apply_while_a_plugin_is_configured() {
         .with_data(TEXT, format!("GET{url}").as_bytes())
         .with_configure(&unavailable(send, 8));
     for guest in [reads, sends] {
-        load_with(&sandbox, &guest, "{}", &with(grants.clone()))
+        load_with(&sandbox, &guest, "{}", &config_with(grants.clone()))
             .await
             .unwrap();
     }
@@ -370,7 +375,7 @@ async fn a_plugin_sees_only_granted_environment_variables() {
     .with_items(r#"(import "wasi:cli/environment@0.2.3" "get-environment" (func $environment (param i32)))"#);
     assert!(matches!(answer(&guest).await.unwrap().verdict, Verdict::Allow));
     let environment = [("REGION".to_owned(), "north".to_owned())].into();
-    let config = with(Grants {
+    let config = config_with(Grants {
         environment,
         ..Grants::default()
     });
@@ -481,7 +486,7 @@ async fn grants_do_not_apply_to_configure_even_within_a_call() {
            (table 1 funcref) (func $unused (table.set (i32.const 0) (ref.null func)))"#,
     );
     let environment = [("REGION".to_owned(), "north".to_owned())].into();
-    let config = with(Grants {
+    let config = config_with(Grants {
         environment,
         ..Grants::default()
     });

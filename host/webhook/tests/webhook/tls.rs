@@ -17,7 +17,7 @@ fn common_name_only(name: &str) -> CertificateParams {
     params
 }
 
-fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
+fn changed_params(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
     let mut params = server_params(names);
     change(&mut params);
     params
@@ -53,7 +53,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         (
             "expired",
             |ca| {
-                ca.server_with(with(&[BCS_HOST], |params| {
+                ca.server_with(changed_params(&[BCS_HOST], |params| {
                     params.not_after = date_time_ymd(2020, 2, 3)
                 }))
             },
@@ -62,7 +62,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         (
             "not valid yet",
             |ca| {
-                ca.server_with(with(&[BCS_HOST], |params| {
+                ca.server_with(changed_params(&[BCS_HOST], |params| {
                     params.not_before = date_time_ymd(4000, 1, 1)
                 }))
             },
@@ -71,7 +71,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         (
             "for clients",
             |ca| {
-                ca.server_with(with(&[BCS_HOST], |params| {
+                ca.server_with(changed_params(&[BCS_HOST], |params| {
                     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
                 }))
             },
@@ -217,7 +217,7 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
 #[tokio::test]
 async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let key = rcgen::KeyPair::generate().unwrap();
-    let params = with(&[BCS_HOST], |params| params.is_ca = IsCa::NoCa);
+    let params = changed_params(&[BCS_HOST], |params| params.is_ca = IsCa::NoCa);
     let certificate = params.self_signed(&key).unwrap().der().clone();
     let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let tls = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())

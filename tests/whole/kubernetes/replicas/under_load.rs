@@ -94,7 +94,7 @@ impl Fleet {
         }
     }
 
-    async fn place(&self, is_leader: bool) -> usize {
+    async fn index_of(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
             for (index, server) in self.servers.iter().enumerate() {
@@ -202,11 +202,11 @@ async fn changes_under_load_go_live_everywhere_at_once() {
     fleet.wait_for_slow_replica().await;
     fleet.changes(share - 1).await;
     told("a replica is killed");
-    let other = fleet.place(false).await;
+    let other = fleet.index_of(false).await;
     fleet.kill(other).await;
     fleet.changes(share - 1).await;
     told("the leader is killed");
-    let leader = fleet.place(true).await;
+    let leader = fleet.index_of(true).await;
     fleet.kill(leader).await;
     fleet.changes(share - 1).await;
     told("the API server is away");

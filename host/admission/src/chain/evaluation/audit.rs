@@ -50,7 +50,7 @@ impl Evaluation {
                 sources,
                 generated,
             };
-            audit.run(turn).instrument(spans.of(audit.entry))
+            audit.run(turn).instrument(spans.stage_span(audit.entry))
         });
         let mut superfluous = Vec::new();
         for (row, done) in join_all(runs).await.into_iter().flatten() {

@@ -122,7 +122,7 @@ impl SharedServer {
     pub(super) fn replace(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let mut object: Value = serde_json::from_slice(body).unwrap();
         self.write("replace", |data| {
-            let place = target.place();
+            let place = target.object_key();
             let Some(version) = data.version_of(&place) else {
                 return target.not_found();
             };
@@ -160,7 +160,7 @@ impl SharedServer {
             return self.apply(target, patch);
         }
         self.write("patch", |data| {
-            let place = target.place();
+            let place = target.object_key();
             let Some(mut object) = data.objects.get(&place).cloned() else {
                 return target.not_found();
             };
@@ -176,7 +176,7 @@ impl SharedServer {
     /// Replaces an object by server-side apply, as if no other manager had set fields of it.
     fn apply(&self, target: &ServedTarget, object: Value) -> Reply {
         self.write("patch", |data| {
-            let place = target.place();
+            let place = target.object_key();
             let home = ("namespaces".to_owned(), String::new(), place.1.clone());
             if !place.1.is_empty() && !data.objects.contains_key(&home) {
                 return status(404, "NotFound", &format!("namespaces \"{}\" not found", place.1));
@@ -198,7 +198,7 @@ impl SharedServer {
 
     fn merge(&self, target: &ServedTarget, patch: &Value) -> Reply {
         self.write("patch", |data| {
-            let place = target.place();
+            let place = target.object_key();
             let Some(mut object) = data.objects.get(&place).cloned() else {
                 return target.not_found();
             };
@@ -211,7 +211,7 @@ impl SharedServer {
     pub(super) fn delete(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let options: Value = serde_json::from_slice(body).unwrap_or_default();
         self.write("delete", |data| {
-            let place = target.place();
+            let place = target.object_key();
             let Some(object) = data.objects.get(&place).cloned() else {
                 return target.not_found();
             };
@@ -277,13 +277,13 @@ fn set(object: &mut Value, field: &str, value: Option<&Value>) {
 }
 
 impl ServedTarget {
-    fn place(&self) -> ServedObjectKey {
+    fn object_key(&self) -> ServedObjectKey {
         let name = self.name.clone().unwrap_or_default();
         (self.plural.clone(), self.namespace.clone(), name)
     }
 
     fn not_found(&self) -> Reply {
-        let words = format!("{} \"{}\" not found", self.plural, self.place().2);
+        let words = format!("{} \"{}\" not found", self.plural, self.object_key().2);
         status(404, "NotFound", &words)
     }
 
@@ -291,7 +291,7 @@ impl ServedTarget {
         let words = format!(
             "Operation cannot be fulfilled on {} \"{}\": the object has been modified",
             self.plural,
-            self.place().2
+            self.object_key().2
         );
         status(409, "Conflict", &words)
     }

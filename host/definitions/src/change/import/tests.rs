@@ -7,14 +7,14 @@ use crate::{CelDefinition, certificates};
 
 const TARGET: &str = "/chains/imported.yaml";
 
-fn of(text: &str) -> Import {
+fn imported(text: &str) -> Import {
     import(&[DefinitionFile::file("/from/a.yaml", text)], Path::new(TARGET))
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
 /// Imports a text with one definition. Returns the result, the chain's name, the notes and the text of the new file.
 fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
-    let import = of(text);
+    let import = imported(text);
     let [definition] = <[ImportedDefinition; 1]>::try_from(import.definitions).unwrap();
     (definition.result, definition.chain, definition.notes, import.text)
 }
@@ -120,7 +120,7 @@ spec: {{ policyName: replicas, validationActions: [Deny]{extra} }}
 
 #[test]
 fn a_policy_and_its_binding_become_one_chain() {
-    let import_of = |policy: &str, binding: &str| of(&format!("{policy}{binding}"));
+    let import_of = |policy: &str, binding: &str| imported(&format!("{policy}{binding}"));
     let import = import_of(
         POLICY,
         &binding(", matchResources: { objectSelector: { matchLabels: { a: b } } }"),
@@ -203,7 +203,7 @@ kind: MutatingAdmissionPolicyBinding
 metadata: { name: labels }
 spec: { policyName: labels }
 ";
-    let import = of(text);
+    let import = imported(text);
     assert_eq!(import.definitions[0].result, ImportResult::Differs, "{import:?}");
     let stage = &chains(&import.text)[0].stages[0];
     assert_eq!(stage.spec.reinvocation, Reinvocation::IfNeeded);
@@ -298,7 +298,7 @@ fn an_import_finds_definitions_among_other_manifests() {
         webhook("").replace("name: images,", "name: Images,"),
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: own }\nspec:\n  rules: [ { operations: [CREATE], kinds: [pod] } ]\n  stages: [ { name: s, plugin: { source: file:s.wasm } } ]\n"
     );
-    let import = of(&text);
+    let import = imported(&text);
     assert_eq!(
         import.skipped,
         ["/from/a.yaml:2:7: \"Pod\" of v1 is not known here"]
@@ -325,8 +325,8 @@ fn items_of_a_list_are_imported_one_by_one() {
         "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfigurationList\nitems:\n- metadata:{}",
         body.trim_end()
     );
-    assert_eq!(of(&text).definitions[0].result, ImportResult::Exact);
-    let kept = of(&text.replace(", caBundle: ", " } #"));
+    assert_eq!(imported(&text).definitions[0].result, ImportResult::Exact);
+    let kept = imported(&text.replace(", caBundle: ", " } #"));
     assert_eq!(kept.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&kept.text)[0].name, "images");
 }
@@ -356,7 +356,7 @@ metadata: { name: nodes }
 spec: { gvks: [ { group: '', version: v1, kind: Node } ] }
 ",
     ];
-    let import = of(&documents.join("---\n"));
+    let import = imported(&documents.join("---\n"));
     let results: Vec<_> = import.definitions.iter().map(|one| one.result).collect();
     assert_eq!(results, [ImportResult::Kept; 3]);
     let stages = |text: &str| {

@@ -60,7 +60,7 @@ fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, Str
 }
 
 /// Returns the mistakes in a validating `v1` configuration, without the file and the path of the first webhook.
-fn found(change: &str) -> String {
+fn mistakes_after(change: &str) -> String {
     match read("Validating", "v1", change) {
         Ok(_) => String::new(),
         Err(mistakes) => {
@@ -402,7 +402,7 @@ fn side_effects_and_review_versions_are_optional_for_a_plugin() {
             .filter(|line| !change.starts_with(line.split(' ').next().unwrap()))
             .chain(change.lines())
             .collect();
-        let found = found(&own.join("\n"));
+        let found = mistakes_after(&own.join("\n"));
         assert_eq!(found, expected, "{change}");
     }
 }

@@ -1,13 +1,13 @@
 //! Tests of mistakes in webhook configurations. The cases are from kube-apiserver's validation; the messages are not.
 
-use super::found;
+use super::mistakes_after;
 
 /// (change of the webhook configuration, expected mistakes)
 type ValidationTable = [(&'static str, &'static str)];
 
 fn hold(table: &ValidationTable) {
     for (change, expected) in table {
-        assert_eq!(found(change), *expected, "{change}");
+        assert_eq!(mistakes_after(change), *expected, "{change}");
     }
 }
 
