@@ -124,7 +124,7 @@ async fn check_reports_every_mistake_in_every_file() {
 
 /// `check` applies the limit to the files in its arguments, but not to files that the configuration names.
 #[tokio::test]
-async fn check_limits_the_capabilities_of_namespaced_chains() {
+async fn the_check_command_limits_the_capabilities_of_namespaced_chains() {
     let directory = tempfile::tempdir().unwrap();
     let chain = |name: &str| {
         format!(
@@ -574,7 +574,7 @@ async fn doctor_reports_problems_with_advice() {
 }
 
 #[tokio::test]
-async fn run_reports_arguments_in_the_wrong_order() {
+async fn the_run_command_reports_swapped_arguments() {
     let directory = tempfile::tempdir().unwrap();
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     let pod = write(&directory, "pod.yaml", pod);
@@ -773,7 +773,7 @@ spec:
 }
 
 #[tokio::test]
-async fn run_grants_a_plugin_the_lookups_in_its_allow_arguments() {
+async fn the_run_command_grants_the_lookups_that_allow_names() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = source("edge-health");
     let plugin = Path::new(plugin.strip_prefix("file:").unwrap());

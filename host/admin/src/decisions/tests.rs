@@ -27,7 +27,7 @@ fn query_parameters_become_a_decision_filter() {
 }
 
 #[test]
-fn wrong_decision_queries_are_reported_with_a_fix() {
+fn invalid_queries_for_decisions_are_reported_with_a_fix() {
     for (text, expected) in [
         (
             "verdict=no",

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn only_grants_of_access_reviews_allow_permission_checks() {
+    fn permission_checks_need_a_grant_of_access_reviews() {
         for (text, expected) in [
             ("authorization.k8s.io/v1/SubjectAccessReview", true),
             ("authorization.k8s.io/v1/SelfSubjectAccessReview", true),

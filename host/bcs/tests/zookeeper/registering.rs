@@ -126,7 +126,7 @@ async fn a_withdrawn_registration_has_no_node() {
 }
 
 #[tokio::test]
-async fn a_node_exists_only_while_its_registration_is_set_to_present() {
+async fn a_registered_node_exists_only_while_it_is_wanted() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
     let registered = zookeeper.register_later(registration("/present", "x"));

@@ -441,7 +441,7 @@ unheard_of: 1
     }
 
     #[test]
-    fn every_key_of_the_driver_has_an_equivalent_or_a_comment() {
+    fn every_setting_of_bcs_mesos_driver_is_converted_or_explained_in_a_comment() {
         let original = r#"{"address": "10.0.0.5", "port": 8090, "metric_port": 8091, "cluster": "BCS-MESOS-1",
             "sched_regdiscv": "z:2181", "kubeconfig": "/k", "mesos_webconsole_proxy_port": 8083,
             "external_ip": "1.2.3.4", "external_port": 80, "etcdRegistry": {"etcd_feature": false}, "log_dir": "x"}"#;

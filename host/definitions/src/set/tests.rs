@@ -295,7 +295,7 @@ fn entries_with_a_missing_dependency_are_set_aside() {
 }
 
 #[test]
-fn constraints_are_set_aside_with_their_template() {
+fn constraints_of_an_invalid_template_are_not_used() {
     let number = "{ most: { type: integer } }";
     let all = entries(&[template(number), constraint("one", "1"), absolute("pods")]);
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&[], OnBadDefinition::KeepLast);

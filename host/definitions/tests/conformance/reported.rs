@@ -59,7 +59,7 @@ async fn a_mutation_of_an_unknown_field_is_refused() {
 }
 
 #[tokio::test]
-async fn the_cel_function_or_value_accepts_a_value_that_is_not_optional() {
+async fn or_value_accepts_a_value_that_is_not_optional_in_cel() {
     let chains = load(&[data("reported/cel-orvalue-plain.yaml")]).unwrap();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},

@@ -406,7 +406,7 @@ fn a_changed_object_replaces_the_original_in_the_body() {
 }
 
 #[test]
-fn identity_fields_are_by_default_those_of_name_and_namespace() {
+fn identity_fields_default_to_the_fields_of_name_and_namespace() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);

@@ -96,7 +96,7 @@ fn bodies_of_the_right_kind_are_forwarded_unchanged() {
 
 #[test]
 #[rustfmt::skip]
-fn custom_resource_definitions_get_the_api_version_of_kubernetes() {
+fn custom_resource_definitions_get_the_api_version_apiextensions_v1beta1() {
     // (source of the expectation, method, path, body, expected request to the scheduler)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "", r#"{"kind":"K","apiVersion":"v4","x":1}"#, r#" {"kind":"K","apiVersion":"apiextensions.k8s.io/v1beta1","x":1}"#),

@@ -82,7 +82,7 @@ fn created(object: &Value) -> Value {
 }
 
 #[test]
-fn an_application_becomes_a_scheduler_version() {
+fn an_application_becomes_a_version_object_of_the_scheduler() {
     let object = application();
     let (target, version) = sent("POST", APPLICATIONS, &object.to_string());
     assert_eq!(target, "POST /v1/apps");

@@ -572,7 +572,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
 }
 
 #[test]
-fn a_missing_value_for_the_path_of_the_stored_object_is_named() {
+fn the_error_names_the_value_that_the_path_of_the_stored_object_needs() {
     let get = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()

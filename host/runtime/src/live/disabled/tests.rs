@@ -244,7 +244,7 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_start_enables_stages_whose_time_has_ended() {
+async fn a_start_enables_stages_that_were_disabled_until_an_earlier_time() {
     let folder = TempDir::new().unwrap();
     let since = SystemTime::now() - minutes(60);
     let disabled = |stage: &str, until: SystemTime| DisabledStage {
