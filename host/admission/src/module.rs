@@ -200,7 +200,8 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // After `file:`, two slashes begin a host name, which is refused; one, or three and more, begin a path.
+                // In `file://host/path`, exactly two slashes are followed by the name of another machine, so this form
+                // is refused. `file:/path` and `file:///path` name a file on this machine.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))

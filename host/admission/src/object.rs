@@ -30,7 +30,7 @@ struct ObjectForms {
 }
 
 impl Drop for ObjectForms {
-    /// Drops a large tree on the thread for long work, because freeing all its parts takes time.
+    /// Drops a large tree on a thread for long work, because freeing all its parts takes time.
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             drop_on_long_work_thread(value, self.text.get().map_or(0, |text| text.len()));
@@ -138,7 +138,8 @@ impl Object {
 
     /// Returns the object as a tree, which is built on first use.
     pub fn value(&self) -> &Value {
-        // An object without a tree has a valid text, so parsing does not fail.
+        // If the object has no tree yet, it has a text that was checked when the object was created. So parsing it does
+        // not fail.
         self.0.value.get_or_init(|| {
             self.0
                 .text

@@ -35,7 +35,7 @@ struct PatchPart {
 }
 
 impl Drop for PatchPart {
-    /// Drops many operations on the thread for long work, because freeing each of them takes time.
+    /// Drops many operations on a thread for long work, because freeing each of them takes time.
     fn drop(&mut self) {
         drop_on_long_work_thread(std::mem::take(&mut self.operations), self.size);
     }
@@ -129,7 +129,7 @@ impl Patch {
     /// The maximum number of bytes that all `copy` operations of a patch may copy, as in kube-apiserver.
     pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
-    /// A patch may let an object grow to this size in bytes, even if it adds more than [`Patch::MAX_GROWTH`].
+    /// A patch may let a small object grow to this size in bytes. A larger object may grow by [`Patch::MAX_GROWTH`].
     pub const MAX_RESULT_BYTES: usize = 16 << 20;
 
     /// A patch may let an object of any size grow by this many bytes.
@@ -138,7 +138,8 @@ impl Patch {
     /// The work that every patch may do, in units. A unit is a byte that is read, or an element that is moved.
     const BASE_WORK: usize = 1 << 20;
 
-    /// The units of work that a patch may do for each byte of patch and object, in addition to the base.
+    /// The units of work that a patch may do for each byte of the patch and of the object. They are added to
+    /// `BASE_WORK`, which does not depend on the size.
     const WORK_PER_BYTE: usize = 64;
 
     /// Parses a JSON Patch document. `null` is an empty patch, as in kube-apiserver.
@@ -370,11 +371,13 @@ mod tests {
             ("/metadata/names", "/metadata/name", false),
             ("/metadata/nam", "/metadata/name", false),
             ("/spec", "/metadata/name", false),
-            // The operation may remove or insert an element, and so move the element that contains the value.
+            // An operation at `/items/0` may insert or remove an element, and so move all later elements, such as
+            // the one that contains `/items/2/name`.
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // The name `0` is taken for an array index, which only costs a comparison.
+            // Without the object, it is unknown whether `/metadata` is an array, so `0` is taken for an index. This
+            // only means that the objects are compared needlessly.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

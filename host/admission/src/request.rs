@@ -61,7 +61,8 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Creates a front end that has just this dialect. Its listener and cluster are unknown.
+    /// Creates a front end of which only the dialect is known. Its cluster and the address on which it listens are
+    /// unknown.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),

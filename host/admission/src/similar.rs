@@ -7,7 +7,8 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // Of names in a group, such as `pods/images` and `pods/limits`, only the parts after the group are compared.
+    // A name may be in a group, as `pods/images` and `pods/limits` are in `pods`. If text and name are in the same
+    // group, only the parts after the group are compared.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let measured = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
@@ -17,7 +18,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // In a group, one difference is always allowed, so that names of a single letter are similar to each other.
+        // If text and name are in the same group, one difference is always allowed. Otherwise, different names of a
+        // single letter would never be similar.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
         // The edit distance is at least the difference of the two lengths, so it need not be computed here.
         if length.abs_diff(other) > allowed {

@@ -50,7 +50,8 @@ impl Response {
     /// The maximum number of audit annotations of a response. Each annotation becomes a line in the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// The number of bytes that each audit annotation counts in addition to its key and value.
+    /// The number of bytes that an audit annotation counts besides its key and its value, when the total size of the
+    /// annotations is limited.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation that contains the number of dropped annotations.
@@ -219,14 +220,15 @@ pub fn shorten(text: &mut String, most: usize) {
 }
 
 /// Applies kube-apiserver's limits to warnings. Control characters and duplicates are removed. If all warnings together
-/// exceed 4096 characters, long ones are truncated to 256 characters, and the last ones dropped.
+/// exceed 4096 characters, each warning is truncated to 256 characters. If this is not enough, the last warnings are
+/// dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // A long warning is read only up to the total limit.
+        // A warning that alone exceeds the limit for all warnings is not read to its end.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
@@ -283,7 +285,8 @@ mod tests {
         let Verdict::Deny(denial) = &response.verdict else {
             panic!("{response:?}")
         };
-        // The character at the limit has two bytes, of which only one would fit, so it is cut off.
+        // The limit is in the middle of a character that has two bytes. The whole character is cut off, so the message
+        // is one byte shorter than the limit.
         assert_eq!(denial.message.len(), Denial::MAX_MESSAGE - 1);
         assert_eq!(denial.reason.len(), Denial::MAX_REASON);
         assert!(denial.details.is_empty());

@@ -20,7 +20,8 @@ const LARGEST_EXACT: u64 = (1 << 53) - 1;
 /// The number of bytes of JSON that are written between two checks of the deadline.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
-/// Writes the result of a mutation as JSON. Shared parts can make it very long, so length and deadline are checked.
+/// Writes the result of a mutation as JSON. A value may contain the same part many times, so even a small value can be
+/// very long as JSON. The writer therefore checks the length and the deadline.
 pub(crate) struct JsonWriter {
     text: String,
     limit: usize,

@@ -13,7 +13,8 @@ use crate::{
 
 /// The maximum length of an expression, in bytes.
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
-/// The stack size of the parser's thread in bytes, several times the largest need. Unused pages take no memory.
+/// The stack size of the parser's thread, in bytes. It is several times as large as any expression needs. Unused pages
+/// of a stack take no memory.
 const STACK: usize = 64 << 20;
 
 pub(crate) fn compile(
@@ -57,7 +58,8 @@ pub(crate) fn parsed<T: Send>(
         ));
     }
     #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
-    // Parsing and dropping a deeply nested tree would overflow a worker's stack, so a thread with a larger one does it.
+    // A deeply nested expression would overflow the stack of a worker thread while it is parsed, or while its tree is
+    // dropped. So a new thread with a larger stack does both.
     let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())

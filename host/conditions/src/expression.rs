@@ -60,7 +60,8 @@ impl PartialEq for VariableDefinition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the result is the value itself, as for `orValue`, or an optional value, as for `or`.
+    /// Whether the call is `orValue`, which returns the value itself. The alternative is `or`, which returns an
+    /// optional value.
     pub(crate) value: bool,
 }
 

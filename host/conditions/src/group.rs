@@ -36,7 +36,8 @@ impl GroupExpression {
         &self.text
     }
 
-    /// Returns the expression as a formula. It refers to a member by the index in the list of names.
+    /// Returns the expression as a formula. In it, a member is an index in the list of names with which the expression
+    /// was compiled.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }

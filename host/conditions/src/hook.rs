@@ -48,7 +48,8 @@ keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Au
 /// The settings of a policy's use: its parameters, and the effects of its findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system whose wording the policy's responses have, with the names that appear in them.
+    /// The system for which the policy was written, such as Kubernetes or Kyverno. It determines the wording of
+    /// messages, and has the names that appear in them.
     pub wording: MessageWording,
     /// The actions that are taken if the policy finds an object invalid. A native chain always denies the request.
     pub actions: Vec<Action>,
@@ -224,7 +225,8 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameters; a single `None` if the binding has none. The inner error says why they were not read.
+    /// Returns the parameter objects with which the policy is evaluated. If the binding has no parameters, the result
+    /// is one `None`, so that the policy is evaluated once. The inner error says why the objects could not be read.
     async fn params(
         &self,
         request: &Request,
@@ -328,7 +330,8 @@ impl PolicyHook {
         variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
     }
 
-    /// Returns whether all match conditions of the policy are true. The inner error describes the failed ones.
+    /// Returns whether all match conditions of the policy are true. If this cannot be determined because conditions
+    /// failed, the inner error describes the failed conditions.
     async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
         let policy = &*self.policy;
         if policy.conditions.is_empty() {
@@ -429,7 +432,8 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Truncates an audit annotation before those of all parameter objects are collected.
+/// Truncates the value of an audit annotation. A policy has a value for each parameter object, and they are all kept
+/// until they are joined.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

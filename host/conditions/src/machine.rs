@@ -23,7 +23,8 @@ pub(crate) use self::{
 
 /// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline, which takes less than a millisecond to evaluate.
+/// The deadline is checked each time that the cost has grown by this amount. An evaluation reaches it in less than a
+/// millisecond.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
@@ -40,7 +41,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) lookups: Lookups,
     locals: Vec<Value<'a>>,
     budget: u64,
-    /// The cost of all expressions that were evaluated since the task yielded.
+    /// The cost of all expressions that were evaluated since the task last let other tasks run.
     unpaused: u64,
     meter: ExpressionMeter,
     pub(crate) deadline: Deadline,
@@ -49,7 +50,8 @@ pub(crate) struct Machine<'a> {
 struct ExpressionMeter {
     cost: u64,
     limit: u64,
-    /// The error for exceeding `limit`, which is the limit of one expression, or of all expressions together.
+    /// The error to return if the cost exceeds `limit`. It says whether this is the limit for one expression, or for
+    /// all expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
@@ -259,7 +261,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates an operand to a bool. The caller ignores the inner error if the other operand decides.
+    /// Evaluates an operand, such as `a` in `a && b`, to a bool. The inner error means that the operand has no value.
+    /// The caller ignores this error if the value of the other operand is enough.
     fn truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
         match self.evaluate(expression) {
             Ok(Value::Bool(value)) => Ok(Ok(value)),
@@ -370,7 +373,8 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
 
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
-        // A long key is cut, because a loop may create many messages with keys, and they are not charged.
+        // The text is for an error message. A loop may create many such messages, and their lengths are not charged, so
+        // long keys are cut.
         Value::String(text) => shortened(text, LONGEST_SHOWN).into_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),

@@ -224,7 +224,8 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declares `variables.name` without a value, to check later expressions. The policy then cannot be evaluated.
+    /// Declares the variable `variables.name` without a value. Later expressions can then be compiled, to check them,
+    /// but the policy cannot be evaluated.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {

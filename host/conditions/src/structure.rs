@@ -75,7 +75,7 @@ enum StructureNode {
     Any,
     /// A part of an object whose structure is unknown. Its lists are merged like lists of the same name in a Pod.
     Unknown,
-    /// The node with this index in the built-in structures.
+    /// A reference to the node with this index in the structures of Kubernetes' own kinds.
     Builtin(usize),
 }
 
@@ -152,7 +152,8 @@ impl<'s> StructureCursor<'s> {
         }
     }
 
-    /// Returns the node of a list's items, or of the innermost list's items; any other node is returned itself.
+    /// Returns the node of the items of a list, or of the innermost items if lists are nested. A node that is not a
+    /// list is returned unchanged.
     fn items_or_self(self) -> Self {
         match self.node {
             StructureNode::List { .. } => self.items().items_or_self(),

@@ -27,7 +27,8 @@ pub(crate) enum Type {
     SchemaObject(Arc<SchemaObject>),
     /// A type that has functions, but no fields.
     Opaque(&'static str),
-    /// A part of an object to apply, with a path such as `Object.spec`. The types of its fields are not checked.
+    /// A part of an object that a mutation applies, with a path such as `Object.spec`. The type says nothing about the
+    /// fields of the part.
     Part(Arc<str>),
     /// A type parameter of a function's signature, by index. A signature has at most two.
     Any(usize),

@@ -293,7 +293,7 @@ impl<'a> Value<'a> {
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
             (Self::Format(one), Self::Format(other)) => one.name == other.name,
             (Self::Url(one), Self::Url(other)) => one == other,
-            // The build metadata of versions is not compared.
+            // Versions that differ only in their build metadata are equal.
             (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
             (Self::Image(one), Self::Image(other)) => one == other,
             (Self::Decision(one), Self::Decision(other)) => one == other,
@@ -302,7 +302,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns whether comparing the value with another type is an error, as for types of Kubernetes' libraries.
+    /// Returns whether it is an error to compare this value with a value of another type. This is so for quantities and
+    /// other values of Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(
             self,

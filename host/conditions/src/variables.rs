@@ -121,7 +121,8 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::from_tree(object.value()))
 }
 
-/// The fields of a record. As in an AdmissionReview, empty fields are absent, so that `has` is false for them.
+/// The fields of a record such as `request`. A field with an empty value is left out, as in an AdmissionReview, so that
+/// `has` is false for it.
 struct RecordFields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> RecordFields<'a> {

@@ -147,7 +147,8 @@ pub struct ClusterQuery {
 pub struct ClusterPage {
     /// The objects, as JSON.
     pub objects: Vec<Arc<str>>,
-    /// The start of the next page, for `from` of the next query; `None` if this page is the last.
+    /// The position at which the next page begins. The caller passes it as `from` in the next query. `None` if this is
+    /// the last page.
     pub rest: Option<String>,
 }
 
@@ -225,7 +226,8 @@ impl ResponseRecorder {
         }
     }
 
-    /// Records the answer to a permission check. An allowed action is recorded as a role and a role binding.
+    /// Records the answer to a permission check. If the action is allowed, a role and a role binding that grant it are
+    /// recorded as objects.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut recorded = self.lock();
         recorded.looked_up = true;

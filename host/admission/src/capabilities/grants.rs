@@ -74,8 +74,9 @@ impl Grants {
         self.environment.extend(environment);
     }
 
-    /// Describes each of these grants that `allowed` does not include, and names the configuration key that would allow
-    /// it, such as `allow.cluster`. Environment variables need no permission, because they reveal only their values.
+    /// Compares these grants with the grants that an operator allows. For each grant that `allowed` does not include,
+    /// returns a description, and the configuration key that would allow it, such as `allow.cluster`. Environment
+    /// variables need no permission, because their values are written in the grant itself.
     pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,

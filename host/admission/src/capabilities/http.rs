@@ -100,8 +100,9 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Returns the first of `grants` that allows the request. Otherwise the error is a message that says which grant is
-    /// missing and how to add it. In the message, `sender` names the request's sender, and `list` the configured list.
+    /// Returns the first of `grants` that allows the request. If none does, the error is a message that says which
+    /// grant is missing and how to add it. The message calls the plugin or policy that sends the request `sender`, and
+    /// the configured list of grants `list`.
     pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -160,7 +161,7 @@ impl PathPrefix {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =
             rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
-        // A server may drop the trailing slash of a path, so the prefix is compared without its own.
+        // A server may drop the trailing slash of a path, so the trailing slash of the prefix is not compared.
         let prefix = decode(self.0.trim_end_matches('/'));
         let is_within = |reading: &String| {
             let rest = reading.strip_prefix(prefix.as_str());
@@ -188,9 +189,9 @@ impl FromStr for PathPrefix {
 
 /// Sends HTTP requests for plugins.
 ///
-/// Before each call, the sandbox checks that the stage grants the request. It waits for the call until the deadline.
-/// The sender checks the addresses of the host name, limits the size of the response, and follows no redirect, because
-/// a redirect may lead to an origin that is not granted.
+/// Before each call, the sandbox checks that the stage grants the request. The sandbox waits for the call until the
+/// deadline. The sender checks the addresses of the host name, limits the size of the response, and follows no
+/// redirect, because a redirect may lead to an origin that is not granted.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     /// Sends one request, and returns the whole response.
@@ -258,8 +259,8 @@ impl HttpRequest {
         Ok((Self::new(method, url), origin))
     }
 
-    /// Sends the request, which `grant` must allow. Records the response if there is a recorder. The timeout is nine
-    /// tenths of the time until the deadline, so that the hook can still decide without a response.
+    /// Sends the request, which must be one that `grant` allows. The response is recorded if there is a recorder. The
+    /// timeout is nine tenths of the time until the deadline, so that the hook can still decide if no response arrives.
     ///
     /// # Errors
     ///

@@ -55,7 +55,7 @@ pub struct Signers {
 /// A signer of images.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Signer {
-    /// The holder of the private key for this public key, which is in PEM.
+    /// A key pair. The signer has the private key, and this is the public key as PEM.
     Key(String),
     /// An identity that an OpenID provider has confirmed.
     Identity {
@@ -82,9 +82,9 @@ pub enum Signer {
 #[error("{0}")]
 pub struct ImageError(pub String);
 
-/// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. "All" leaves out
-/// registries on this machine or with an IP address: clients choose images, and must not make the host call such
-/// servers. A grant must name such a registry.
+/// The images that a stage lets its plugin read. A grant names a registry or a path in a registry, or is `*` for all
+/// registries. `*` does not include registries on this machine or with an IP address, because clients choose the
+/// images, and must not make the host call such servers. A grant for such a registry must name the registry.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{}", _0.as_deref().unwrap_or("*"))]
 pub struct ImageGrant(Option<Box<str>>);

@@ -86,7 +86,7 @@ pub fn is_audit() -> bool {
     CURRENT.try_with(is_audit).unwrap_or_default()
 }
 
-/// Carries the notes of the current stage into another task that polls the future.
+/// Wraps a future that another task will poll. The log lines that it writes still belong to the current call of a hook.
 pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }

@@ -21,7 +21,8 @@ pub struct RecordedResponses {
     pub http: Vec<HttpAnswer>,
     /// Whether a plugin looked up an object or checked a permission.
     pub looked_up: bool,
-    /// The objects that plugins looked up, as JSON. An allowed action is recorded as a role and a role binding.
+    /// The objects that plugins looked up, as JSON. If a permission check allowed an action, there are also a role and
+    /// a role binding that grant the action.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
     /// The number of responses and objects that were left out of the recording, because it has reached its limits.
     pub missed: usize,

@@ -43,7 +43,8 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<RequestRefusal>,
-    /// Whether further denials can be added to the refusal, because its message names its policy.
+    /// Whether the message of the refusal names the policy that denied the request. If so, the denials of further
+    /// policies are added to the message.
     is_joined: bool,
 }
 
@@ -56,7 +57,8 @@ pub(crate) struct StageInChain<'a> {
 
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
-    /// The object's revision after the stage's first turn. If the final revision differs, the stage is called again.
+    /// The object's revision after the stage's first call, or before the call if the stage's own change counts, too. If
+    /// the object has another revision later, the stage is called again.
     revision: u64,
     /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,
@@ -192,7 +194,8 @@ impl Evaluation {
         }
     }
 
-    /// Shortens the patch of all stages together, because their changes may cancel each other out or be too many.
+    /// Shortens the patch that has the changes of all stages. A stage may undo the change of another stage, or all
+    /// changes together may exceed the maximum number of operations.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;
@@ -209,7 +212,7 @@ impl Evaluation {
                 is_long.then(|| Patch::between(&before, &after))
             }
         };
-        // On an error, the patch stays as it is, because it is correct without being minimal.
+        // If the shorter patch cannot be computed, the long patch is kept, because its result is the same.
         if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
             self.patch = patch;
         }

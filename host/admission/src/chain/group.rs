@@ -15,7 +15,7 @@ pub enum Formula {
     Constant(bool),
     /// Whether the member with this index allows the request.
     Member(usize),
-    /// Whether the operand is false.
+    /// True if the operand is false, and false if the operand is true.
     Not(Box<Formula>),
     /// Whether both operands are true.
     And(Box<[Formula; 2]>),
@@ -29,7 +29,8 @@ pub enum Formula {
 type Truth = Option<bool>;
 
 impl Formula {
-    /// Computes the formula's value. The error is the index of a member that must be called first.
+    /// Computes the value of the formula. If the value depends on a member that has not been called yet, the error is
+    /// the index of this member. The caller then calls the member, and computes the value again.
     fn evaluate(&self, member: &impl Fn(usize) -> Result<Truth, usize>) -> Result<Truth, usize> {
         Ok(match self {
             Self::Constant(value) => Some(*value),
@@ -78,8 +79,9 @@ fn decided(
     })
 }
 
-/// A hook that combines the verdicts of its members, which are hooks. Members are called one after the other, at most
-/// once for a request, and only if the formula depends on them. The response has the notes of all called members.
+/// A hook that combines the verdicts of other hooks, which are its members. The members are called one after the other,
+/// each at most once for a request. A member is not called if its verdict cannot change the value of the formula. The
+/// response has the warnings and audit annotations of all members that were called.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Group {{ formula: {formula:?}, .. }}")]
 pub struct HookGroup {
@@ -96,8 +98,9 @@ enum MemberAnswer {
 }
 
 impl HookGroup {
-    /// Creates a group of named members. It allows a request if the formula is true, and otherwise returns `denial`
-    /// with a cause for each called member that did not allow the request. The cause's field is `{field}.{member}`.
+    /// Creates a group of named members. It allows a request if the formula is true for the verdicts of the members.
+    /// Otherwise it denies the request with `denial`, to which it adds a cause for each member that was called and did
+    /// not allow the request. The field of such a cause is `{field}.{member}`.
     pub fn new(
         members: Vec<(Arc<str>, Arc<dyn Hook>)>,
         formula: Formula,
@@ -114,7 +117,8 @@ impl HookGroup {
 
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // Details that exceed their limit are dropped entirely, so each cause is shortened to its share of the limit.
+        // The denial would lose all its details if they exceeded their limit. So the message of each member is
+        // shortened to an equal share of half the limit.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {

@@ -46,7 +46,8 @@ pub struct StageSpec {
     pub side_effects: SideEffects,
     /// Whether the stage's hook is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
-    /// Whether the hook is called again after its own change, as policies are in kube-apiserver.
+    /// Whether a change of the object by the hook itself is also a reason to call the hook again. In kube-apiserver,
+    /// this is so for policies.
     pub reinvoked_by_itself: bool,
     /// The message of the stage's denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,

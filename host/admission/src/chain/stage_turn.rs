@@ -26,7 +26,7 @@ pub(crate) enum TurnResult {
         reason: SkipReason,
         exception: Option<Arc<str>>,
     },
-    /// The checks whether the stage applies to the request failed.
+    /// A check whether the stage applies to the request failed, so the hook was not called.
     Unselected(Failure),
     Answered(Result<(Effect, ResponseNotes), Failure>),
 }
@@ -89,7 +89,8 @@ impl StageTurn<'_> {
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // The result is always a request here: without one, `skip` has returned a reason or a failure above.
+        // There is always a request here, so the fallback is never used. If there were no request, the call of `skip`
+        // above would have returned a reason or a failure.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &seen,
@@ -101,7 +102,8 @@ impl StageTurn<'_> {
         TurnResult::Answered(answer)
     }
 
-    /// Returns the request that the stage sees, which an expansion may generate; `None` if it generates none.
+    /// Returns the request that the stage gets. If the stage has an expansion, this is a request for the object that
+    /// the expansion generates; `None` if it generates no object.
     async fn seen(
         &self,
         spec: &StageSpec,
@@ -144,7 +146,8 @@ impl StageTurn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // An exception exempts a request even if the checks above failed, so exceptions come before that failure.
+        // An exception exempts a request even if the rules and selectors above could not be evaluated. So the
+        // exceptions are checked before this failure is returned.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }

@@ -35,7 +35,8 @@ pub struct ObjectHead {
 }
 
 impl ObjectHead {
-    /// Reads the head of a text, and checks that a tree can be built from the text.
+    /// Reads the head of an object's text: `apiVersion`, `kind` and a part of `metadata`. Fails if `serde_json` could
+    /// not build a tree from the text.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let top = TopLevel {
@@ -64,7 +65,8 @@ impl ObjectHead {
                 "apiVersion" => api_version.replace(part::<OptionalText>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<OptionalText>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<HeadMetadata>(value)?.0).is_none(),
-                // An escaped key may be a key of the head, such as `"k\u0069nd"`.
+                // A key with escapes may mean one of the keys above. For example, `"k\u0069nd"` means `kind`. The
+                // slower parser handles such texts.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -137,11 +139,13 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length of the value at the beginning of a valid JSON text; `None` if a tree may be unable to hold it.
+/// Returns the length in bytes of the first value in a valid JSON text. Returns `None` if the value has nesting,
+/// numbers or escapes for which `serde_json` may be unable to build a tree.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// The maximum nesting of values that may be skipped. `serde_json` builds trees with up to 128 levels.
+    /// A value that nests more deeply than this is not skipped. `serde_json` builds trees with up to 128 levels.
     const DEPTH: usize = 100;
-    /// The maximum number of digits in a number that may be skipped. Numbers in range have up to 309 digits.
+    /// A number with more digits than this is not skipped, because it may be out of range. The largest double has 309
+    /// digits.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
@@ -195,7 +199,8 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether `key` is a wrong spelling of one of these keys: a server written in Go reads it as that key.
+/// Returns whether a server written in Go would read `key` as one of these keys, as it reads `Kind` as `kind`. The
+/// caller handles correctly spelt keys before.
 fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
     keys.iter().any(|canonical| same_key(key, canonical))
 }
@@ -246,8 +251,8 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Accepts any JSON from which a [`Value`] can be built. `serde_json` is less strict with values that it skips: it
-/// accepts `1e999`, `"\ud800"` and a thousand brackets, of which stages could build no tree.
+/// Accepts any JSON from which a [`Value`] can be built. When `serde_json` skips a value instead of building a tree, it
+/// also accepts `1e999`, `"\ud800"` and a thousand nested brackets. Stages could not build a tree from these later.
 struct ValidJson;
 
 /// A JSON value of any type, of which only a string is kept; `None` for other types.
@@ -257,7 +262,8 @@ struct HeadMetadata(Option<ObjectHead>);
 
 struct OptionalTextMap(Labels);
 
-/// Implements a visitor that accepts every type of JSON value. Values of unwanted types are checked and dropped.
+/// Implements a visitor that accepts JSON values of all types. A value of a type that the caller does not need is
+/// checked and dropped.
 macro_rules! visit_anything {
     ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
         impl<'de> Deserialize<'de> for $type {

@@ -45,8 +45,9 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// Returns a sentence about the first identity field that differs between the two objects; `None` if none differs.
-    /// The objects are not compared if `patch`, which leads from `before` to `after`, affects no identity field.
+    /// Returns a sentence about the first identity field that differs between the two objects; `None` if all are equal.
+    /// A `patch` must be one that turns `before` into `after`. If it affects no identity field, the objects are not
+    /// compared.
     ///
     /// As in kube-apiserver, a stage may set a name that would be generated from `metadata.generateName`.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {

@@ -53,12 +53,14 @@ pub enum SpellingError {
 }
 
 impl EnforcedSpelling {
-    /// Returns whether one of the two spellings is a clone of the other, without comparing their keys.
+    /// Returns whether the two spellings are clones, so that they have the same keys. Clones are recognized without
+    /// comparing the keys.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Creates a spelling that is enforced for the keys in these pointers and patterns.
+    /// Creates a spelling that is enforced for each key in these pointers and patterns. For the pointer
+    /// `/metadata/name`, these are `metadata` at the top level, and `name` in its value.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,
         patterns: impl IntoIterator<Item = PointerPattern>,
@@ -78,7 +80,8 @@ impl EnforcedSpelling {
         KUBERNETES.clone()
     }
 
-    /// Returns the spelling for the value at this pointer, with paths relative to that value.
+    /// Returns the part of this spelling that applies inside the value at the pointer `place`. The result can be
+    /// applied to a document that consists of this value alone.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut tree = &*self.0;
         for segment in place.segments() {
@@ -144,7 +147,8 @@ impl KeyTree {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // A moved or copied value was not checked for the keys of its new path.
+                // A move or copy may put a value at a path where other keys are enforced. The keys of the value have
+                // not been compared with these.
                 OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
                 OperationAction::Remove | OperationAction::Test(_) => false,
             };

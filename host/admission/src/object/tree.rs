@@ -23,7 +23,8 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::budget::{PatchBudget, PatchProblem};
 
-/// A JSON value: unparsed text without white space around it or, once the value is opened, its members or elements.
+/// A value in a JSON document. It begins as unparsed text without white space around it. When a patch needs a part of
+/// the value, the value is opened: it then consists of its members or elements.
 #[derive(Clone, Debug)]
 pub(crate) enum TreeNode<'a> {
     Text(&'a str),
@@ -34,7 +35,8 @@ pub(crate) enum TreeNode<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeMembers<'a> {
     entries: Vec<(Cow<'a, str>, Option<TreeNode<'a>>)>,
-    /// The positions of an object's members after the first [`Members::FEW`]. Searching for them would be slow.
+    /// The positions of the members after the first [`TreeMembers::FEW`], by key. Without this index, finding one of
+    /// many members would be slow.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -53,7 +55,8 @@ impl<'a> TreeNode<'a> {
         Self::Text(text.trim_ascii())
     }
 
-    /// Returns an upper bound of the number of nested levels that are opened in this value.
+    /// Returns how many levels of objects and arrays are opened in this value. The result may be too large, but never
+    /// too small.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -111,7 +114,8 @@ impl<'a> TreeNode<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path. `levels` is the number of nested levels that will be added below the value.
+    /// Returns the value at a path. The caller will put a value with `levels` nested levels inside it. Fails if the
+    /// document would then nest too deeply.
     fn reach(
         &mut self,
         place: &Pointer,
@@ -219,7 +223,8 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    /// Returns a lower bound of the value's size as text in bytes, without escapes in names; `None` above `limit`.
+    /// Returns how many bytes the value needs at least when it is written as text, without counting escapes in names.
+    /// Returns `None` if these are more than `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;

@@ -14,7 +14,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of rounds in which a merge patch is amended: one to set values, one to remove what the first left.
+/// The number of times that a merge patch is amended. The first time sets values, and the second time removes members
+/// that the first time has left.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -45,8 +46,9 @@ impl MergePatch {
         Patch::from_operations(steps.operations).apply(object)
     }
 
-    /// Returns this merge patch, amended so that it turns `before` into `after`. Returns `None` if no merge patch can
-    /// do so, because a value would have to become null, or if the amended patch would exceed the limits of a patch.
+    /// Returns this merge patch, changed so that it turns `before` into `after`. Returns `None` if the changed patch
+    /// exceeds the limits of a patch, or if no merge patch can do it. For example, no merge patch can set a member to
+    /// null, because a null in a merge patch removes the member.
     pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
         let mut patch = self.clone();
         for _ in 0..ROUNDS {
@@ -275,7 +277,8 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // A null member may stay null. In the next two rows, another member would have to become null.
+            // In this row, the null is already in the object. In the next two rows, the patch cannot exist, because it
+            // would have to set a member to null.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

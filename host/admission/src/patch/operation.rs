@@ -124,7 +124,8 @@ impl PatchOperation {
             }
         };
         match replaced {
-            // Setting a value that is there already is not a change. After the first change, this no longer matters.
+            // Replacing a value with an equal value does not change the object. If an earlier operation has changed the
+            // object, the two values need not be compared.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)

@@ -101,7 +101,7 @@ pub fn unescaped_token(token: &str) -> String {
 }
 
 impl PointerPattern {
-    /// Returns the pattern of the member with this key in every value that `self` matches.
+    /// Returns the pattern for the member `key` of every value that `self` matches.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();

@@ -56,7 +56,8 @@ pub enum WebhookTarget {
         name: String,
         /// The port of the service. Default: [`WebhookTarget::DEFAULT_PORT`].
         port: u16,
-        /// The path of the webhook, which begins with `/`; empty means `/`. For BCS, it may include a query.
+        /// The path of the webhook, which begins with `/`; an empty path means `/`. If the webhook has BCS's protocol,
+        /// the path may include a query.
         path: String,
         /// The form of the service's host name.
         naming: ServiceNaming,

@@ -27,9 +27,9 @@ pub enum ReviewError {
         "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
     )]
     NotAReview {
-        /// The `apiVersion` that the text has instead.
+        /// The `apiVersion` that was found in the text.
         api_version: String,
-        /// The `kind` that the text has instead.
+        /// The `kind` that was found in the text.
         kind: String,
     },
     /// The review has no `request`.
@@ -121,7 +121,8 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     }
     let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
     request.subresource = named(review.sub_resource);
-    // A review always has the client's kind and resource, even if they are equal to the request's.
+    // kube-apiserver may convert an object to another version before it sends the review. `requested` has the kind and
+    // resource that the client used. If nothing was converted, they are equal to those of the request.
     let requested = RequestedKind {
         kind: review
             .request_kind
@@ -144,7 +145,8 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // The keys cannot be corrected here: kube-apiserver would apply a patch to its own, uncorrected object.
+            // The object has keys in a wrong spelling, and correcting them here would not help. kube-apiserver applies
+            // the patch in the response to its own copy of the object, where the keys stay wrong.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),

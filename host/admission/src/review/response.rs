@@ -76,7 +76,8 @@ impl<'a> RefusalStatus<'a> {
     }
 }
 
-/// Writes the response to a review of this version and UID. Without an outcome, the request is allowed unchanged.
+/// Writes the response to the review that has this version and UID. If there is no outcome, the response allows the
+/// request unchanged.
 ///
 /// The response has a patch only if the request is allowed and its object changed, because kube-apiserver takes any
 /// patch for a change, and then calls other webhooks again. Warnings are kept within kube-apiserver's limits. The audit
@@ -121,7 +122,8 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     let mut annotations = BTreeMap::new();
     for note in &outcome.audit_annotations {
         let long = format!("{}.{}", note.stage, note.key);
-        // If the key would be invalid with the stage's name, for example too long, the name is left out.
+        // The key begins with the name of the stage. If this makes the key invalid, such as too long, the key is used
+        // without the name of the stage.
         let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
         match key {
             Some(key) => {
@@ -238,7 +240,8 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // The patch of a validating webhook is ignored in a v1beta1 review. In a v1 review it was refused above.
+            // A validating webhook cannot change the object, so the patch in its v1beta1 response is ignored. A v1
+            // response with such a patch was refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -270,7 +273,8 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // kube-apiserver accepts a v1beta1 response without these fields, but not if they have a wrong type.
+        // In a v1beta1 response, `apiVersion` and `kind` may be missing. If they are present, they must have these
+        // values, as in kube-apiserver.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }
@@ -351,7 +355,8 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
 /// Reads the members of an object in a webhook's response. Their types are checked. A `null` counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
-    /// The text before the name of a member in messages: empty, or the path of the object and a dot.
+    /// The text that messages put before the name of a member: the path of the object and a dot, such as `response.`.
+    /// It is empty at the top level.
     path: &'static str,
 }
 

@@ -28,7 +28,8 @@ pub trait CompiledConditions: Send + Sync + 'static {
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage. Equal names and expressions make them equal. Clones share the conditions.
+/// The match conditions of a stage. Two of these are equal if their conditions have the same names and expressions.
+/// Clones share the conditions.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("MatchConditions({:?})", self.expressions())]
 pub struct MatchConditions(Option<Arc<dyn CompiledConditions>>);
@@ -97,7 +98,8 @@ impl PartialEq for MatchConditions {
 
 impl Eq for MatchConditions {}
 
-/// Checks permissions of users, like Kubernetes' `SubjectAccessReview`. An authorizer lives as long as the program.
+/// Checks permissions of users, like Kubernetes' `SubjectAccessReview`. An authorizer is created once, and used
+/// until the program ends.
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
     /// Checks whether this user may perform this action.
@@ -124,7 +126,7 @@ pub enum AccessAttributes {
         group: String,
         /// The API version. It is always `*`, because CEL conditions do not name versions.
         version: String,
-        /// The resource: its plural in lower case.
+        /// The plural name of the resource in lower case, such as `pods`.
         resource: String,
         /// The subresource, such as `status` or `scale`.
         subresource: String,

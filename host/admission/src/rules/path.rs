@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The paths that common servers read from one written path. Some servers split the path and then decode each segment,
-/// so that an encoded slash stays in its segment. Others, such as those written in Go, decode the path before they
-/// split it. Both remove empty segments and dot segments. If a server removes dot segments before it decodes, it takes
-/// an encoded one (`%2e.`) for a name.
+/// The paths that common servers read from the same written path. Some servers split the path and then decode each
+/// segment, so that an encoded slash (`%2F`) stays inside its segment. Others, such as those written in Go, decode the
+/// path and then split it, so that an encoded slash separates segments. Both kinds remove empty segments and dot
+/// segments such as `..`. A server that removes dot segments before it decodes takes the encoded dot segment `%2e.` for
+/// a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path as read by servers that split it before they decode each segment. Encoded slashes stay `%2F`.
     pub by_segment: String,
-    /// The path as read by servers that decode it before they split it; `None` if it is equal to `by_segment`.
+    /// The path as read by servers that decode the whole path before they split it. `None` if they read the same path
+    /// as servers that split first.
     pub whole: Option<String>,
     /// The path as read by servers that take encoded dot segments (`%2e.`) for names; `None` if there are none in it.
     pub encoded_dots: Option<String>,
@@ -60,7 +62,8 @@ impl PathReadings {
 /// The number of times that a path may be percent-encoded. A path that is encoded more often is refused.
 const ROUNDS: usize = 3;
 
-/// The maximum total size of the paths that servers may read from one path, in bytes. There may be hundreds of them.
+/// Servers may read hundreds of different paths from one written path. This is the maximum total size of these paths,
+/// in bytes.
 const READINGS_SIZE: usize = 32 << 10;
 
 /// Stands for a decoded slash inside a segment. An accepted path contains no such control character.

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupVersionResource, Matcher, ResourcePattern, Rule, enumerated, suggestion_or};
 
-/// The resources for which no hook is called, by API group. They are the configuration of admission, which must stay
-/// repairable whatever hooks do, and reviews, which are not stored. All groups except `admittance.dev` are from
-/// kube-apiserver 1.37.
+/// The resources for which no hook is called, by API group. Some of them configure admission, and must stay editable
+/// even if hooks refuse every request. The others are reviews such as `TokenReview`, which are not stored. All groups
+/// except `admittance.dev` are from kube-apiserver 1.37.
 const NEVER_HOOKED: [(&str, &[&str]); 4] = [
     (
         "admittance.dev",
@@ -73,7 +73,8 @@ impl Rule {
 /// Describes which requests arrive at the chains. By default, all requests for which hooks are called arrive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks, so that a rule with only `kinds` gets none.
+    /// Whether requests arrive through webhook configurations, which select requests by resource. A rule that has only
+    /// `kinds` then gets no requests.
     pub is_by_resource: bool,
     /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,
@@ -179,7 +180,8 @@ impl Reach {
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
             .collect();
-        // If the kind of one resource depends on the request, requests of any kind may arrive, so no kind is reported.
+        // Objects of any kind may arrive for a resource without a kind. If there is such a resource, no kind in the
+        // rule is reported.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
             let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));

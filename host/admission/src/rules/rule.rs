@@ -24,13 +24,15 @@ pub struct Rule {
     pub names: Vec<String>,
 }
 
-/// Whether a rule matches a resource in other API versions than it names, as in Kubernetes' `matchPolicy`.
+/// Whether a rule that names one API version of a resource also matches requests for its other versions, as in
+/// Kubernetes' `matchPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatchPolicy {
     /// The rule matches a request only if the client used an API version in the rule.
     Exact,
-    /// The rule matches a resource in all API versions and, if Kubernetes serves it in two groups, in both of them. The
-    /// object is not converted.
+    /// The rule matches requests for a resource in any of its API versions. Kubernetes serves some resources in two
+    /// groups, such as `extensions` and `apps`; a rule for one of the groups also matches requests for the other one.
+    /// The object is not converted.
     #[default]
     Equivalent,
 }

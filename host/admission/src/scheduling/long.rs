@@ -57,7 +57,8 @@ impl LongCallPredictor {
         } else {
             before.saturating_sub(1)
         };
-        // Most calls are short and change nothing. Writing would slow down other threads that read this memory.
+        // Most calls are short, and leave the number as it is. It is not written then, because each write slows down
+        // other threads that read it.
         if after != before {
             self.expected_long_calls.store(after, Ordering::Relaxed);
         }
@@ -94,7 +95,8 @@ pub async fn move_to_long_work_thread() {
     }
 }
 
-/// Calls [`move_to_long_work_thread`] before work on this many bytes, unless there are few of them.
+/// Calls [`move_to_long_work_thread`] before work on this many bytes. Does nothing if there are so few bytes that the
+/// work is short.
 pub async fn move_if_long(bytes: usize) {
     if bytes > SMALL {
         move_to_long_work_thread().await;
@@ -112,7 +114,7 @@ pub fn thread_time() -> Duration {
 struct MeasuredCall<T> {
     call: LongCall<T>,
     has_yielded: bool,
-    /// Whether the call may be long, so that the time before it first yields counts, too.
+    /// Whether the call is suspected to be long. If so, the time before it first yields is measured, too.
     is_suspected: bool,
     spent: Duration,
 }
@@ -169,7 +171,8 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         if call.is_suspected && !call.is_long() {
             predictor.is_suspected.store(false, Ordering::Relaxed);
         }
-        // A call that finishes here may have been long: copying its response and freeing its memory come at the end.
+        // A call may turn out to be long only when it finishes, because its response is copied and its memory is freed
+        // at the end. So calls that finish on this thread are learned from, too.
         predictor.learn(call.is_long());
         if let Some(output) = output {
             return output;
@@ -209,7 +212,8 @@ mod tests {
 
     use super::*;
 
-    /// Creates a call that computes for this many ticks, and returns the name of the thread on which it ends.
+    /// Creates a call that computes for this many ticks. It returns the name of the thread on which it was when it
+    /// finished.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {
@@ -232,7 +236,8 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // After a long call, this many short calls begin on a thread for long work. The next ones begin on this thread.
+        // After a long call, `CALLS_AFTER_LONG_CALL` calls begin on a thread for long work, although they are short.
+        // The calls after them begin on this thread again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
@@ -247,7 +252,8 @@ mod tests {
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;
-                // A call within the call does not change whether the outer call can be moved.
+                // Another call is run inside this call. It does not change whether this call can move to another
+                // thread.
                 let inner = run_long(Box::pin(async move { thread() }), &LongCallPredictor::default()).await;
                 move_if_long(bytes).await;
                 (thread() == inner, inner)
@@ -263,7 +269,8 @@ mod tests {
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
-        // The first call takes suspiciously long. So the second is measured, and the next ones are expected to be long.
+        // The first call computes so long without yielding that it is suspicious. So the second call is measured, and
+        // found to be long. The next calls are then expected to be long.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let begun = thread_time();

@@ -17,11 +17,12 @@ use tokio::{
 
 use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
-/// The number of bytes up to which work on them is short enough for a serving thread.
+/// Work on at most this many bytes is short enough for a serving thread.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work. Such a thread gets a quarter of a processor that it shares with a thread of
-/// normal priority. With much less, long calls would miss their deadlines on a machine with other busy programs.
+/// The nice value (the priority in Linux) of threads for long work. When such a thread shares a processor with a thread
+/// of normal priority, it gets about a quarter of the time. With a much smaller share, long calls would miss their
+/// deadlines on a machine with other busy programs.
 const NICE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
@@ -57,7 +58,8 @@ pub fn lower_priority() {
     }
 }
 
-/// Returns the number of threads for long work. One core is left for serving threads, which might wait 1 ms otherwise.
+/// Returns the number of threads for long work. It leaves one core to serving threads. If long work ran on all cores,
+/// serving threads might wait 1 ms for one of them.
 fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
@@ -143,7 +145,8 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= SMALL {
         return Ok(work());
     }
-    // The work may get its permit after the deadline. Then it is not started, because its result is not needed.
+    // The work may have to wait for a permit until after the deadline. It is then not started, because nobody waits for
+    // its result.
     let beside = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(

@@ -1,15 +1,17 @@
 //! Lets serving threads run within a millisecond, although long work occupies the processors.
 //!
-//! When a serving thread wakes shortly after it ran, Linux lets the current thread continue until the next tick of the
-//! kernel, up to 4 ms later. This is so even if the current thread has a lower priority, or another processor is idle.
-//! But when any other thread wakes on that processor, the kernel chooses again. So during long work, one thread for
-//! each processor wakes every millisecond.
+//! Linux may let a thread with long work continue although a serving thread has woken on the same processor. The
+//! serving thread then waits for the next tick of the kernel, up to 4 ms. This happens when the serving thread ran
+//! shortly before, even if the other thread has a lower priority, or another processor is idle. When a third thread
+//! wakes on the processor, the kernel chooses again. So this module wakes one thread on each processor every
+//! millisecond during long work.
 
 use std::{pin::pin, sync::LazyLock};
 
 use crate::scheduling::ticker::{Ticker, TickerGuard};
 
-/// The threads that wake every millisecond during long work. If they cannot be started, serving threads wait longer.
+/// The threads that wake every millisecond during long work. If they cannot be started, serving threads may have to
+/// wait for a processor for several milliseconds.
 static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
     rescheduler()
         .inspect_err(|error| tracing::debug!(%error, "no threads for rescheduling can be started"))
@@ -49,7 +51,7 @@ mod linux {
     /// After this many ticks without long work, the threads sleep. Waking each of them later costs a system call.
     const IDLE_TICKS: u32 = 16;
 
-    /// Starts one thread that wakes every millisecond for each processor that this process may use.
+    /// Starts the threads that wake every millisecond: one for each processor that this process may use.
     pub(super) fn rescheduler() -> io::Result<Ticker> {
         let threads = processors()?.into_iter().map(|processor| {
             let mut is_bound = false;
@@ -92,7 +94,8 @@ mod tests {
     use super::{linux::processors, *};
     use crate::scheduling::ticker::TICK;
 
-    /// Returns the allowed processors of each thread `reschedule-*`, and the number of its voluntary context switches.
+    /// Returns two values for each thread `reschedule-*`: the processors on which it may run, and the number of times
+    /// that it has given up its processor voluntarily.
     fn threads() -> Vec<(String, u64)> {
         let field = |status: &str, name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

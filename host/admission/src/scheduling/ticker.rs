@@ -34,7 +34,8 @@ struct TickerState {
 pub struct TickerGuard(Arc<TickerState>);
 
 impl Ticker {
-    /// Starts a thread for each name. The threads sleep when no guard has existed for this many ticks.
+    /// Starts one thread for each name, which runs the task with this name at every tick. When there has been no guard
+    /// for `idle_ticks` ticks, the threads sleep.
     ///
     /// # Errors
     ///
@@ -84,8 +85,9 @@ impl TickerState {
             }
             if idle > idle_ticks {
                 self.asleep.fetch_add(1, Ordering::SeqCst);
-                // `guards` is checked again after `asleep` is set, because `enter` increments `guards` before it reads
-                // `asleep`. So at least one of the two threads sees the change of the other.
+                // Another thread may create a guard at this moment. It increments `guards` and then reads `asleep`, and
+                // this thread changes `asleep` and then reads `guards`. So at least one of the two threads sees the
+                // change of the other.
                 if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }

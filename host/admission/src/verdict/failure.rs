@@ -29,7 +29,8 @@ impl Failure {
         Self { kind, message }
     }
 
-    /// Returns the failure for exhausted file descriptors or memory, which no plugin caused; `None` for other errors.
+    /// Returns a failure if the error means that this machine or process has no file descriptors or memory left, which
+    /// is not the fault of a plugin; `None` for other errors.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {

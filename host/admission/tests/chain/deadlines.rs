@@ -30,7 +30,8 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy. So an evaluation that waits for one of them does not end in its first poll.
+/// The test keeps all threads for long work busy. An evaluation that needs one of them has to wait, so its first poll
+/// does not finish it.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
@@ -86,8 +87,9 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
-    // (case, the request's time in ms, stages, expected results in the trace, expected refusal). A stage is (script of
-    // its hook, timeout in ms, failure policy). The timeouts work as in kube-apiserver.
+    // (case, request's time in ms, stages, expected results in the trace, expected refusal)
+    // Each stage: (script of its hook, timeout in ms, failure policy)
+    // The timeouts work as in kube-apiserver.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",

@@ -104,7 +104,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
         (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
         (not(a.clone()), vec![trap()], "a", "failed"),
         (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
-        // The formula of this row refers to a member that the group does not have.
+        // The formula `c` refers to a third member, but the group of this row has only one.
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");
@@ -165,7 +165,8 @@ async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
         "{:?}",
         response.audit_annotations
     );
-    // This member sets a label to the value that it has already, which does not count as a change.
+    // The hook sets the label to the value that the label already has. This does not count as a change, so the request
+    // is allowed unchanged.
     let same = add("/metadata/labels/inject", json!("yes"));
     let (unchanged, _) = group(Formula::Member(0), vec![same]);
     let response = unchanged.admit(&request, deadline()).await.unwrap();

@@ -65,7 +65,8 @@ async fn a_stage_is_called_if_its_selectors_match() {
         let word = if called { "allow" } else { "skipped" };
         assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
     }
-    // The first stage removes the label that selects the second stage, which is not called, as in kube-apiserver.
+    // The first stage removes the label `inject`. The second stage selects only objects with this label, so it is not
+    // called, as in kube-apiserver.
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
     let mut second = Stage::new("second", Script::Deny("no"));
     second.spec.object_selector = on_label("inject");

@@ -74,7 +74,8 @@ impl Checker<'_> {
             );
             return Some(fail(node, message));
         };
-        // The variable's expression is evaluated here if this is its first use, so its nesting adds to the current one.
+        // If the variable is used here for the first time, its expression is evaluated inside the current expression.
+        // So the nesting of both is added.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
             return Some(Err(TypeMistake::TooDeep { limit: MAX_DEPTH }));
@@ -198,7 +199,8 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     }
 }
 
-/// Returns the name if it is that of a basic CEL type, which an expression can use as a value; `None` otherwise.
+/// Returns `name` if it is the name of a basic CEL type. An expression can use such a name as a value, as in
+/// `type(x) == int`. Returns `None` for other names.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')

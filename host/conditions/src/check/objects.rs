@@ -112,14 +112,16 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             let item = |item: &ListItem| known_parts(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
-        // Each field of the object is checked separately, as a `SetValue::Field`.
+        // An object literal is represented by an empty object here. Its fields are checked separately: there is a
+        // `SetValue::Field` for each of them.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
         _ => sample(kind).unwrap_or_default(),
     }
 }
 
-/// Returns the type of the innermost items of a list. Any other type is returned itself.
+/// Returns the type of the items of a list, or of the innermost items if lists are nested. A type that is not a list is
+/// returned unchanged.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),
@@ -130,7 +132,7 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // A double without a fraction fits an integer field, so 1 stands for doubles, too.
+        // The sample of a double is 1, because a double without a fraction fits an integer field, too.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),

@@ -240,7 +240,8 @@ fn register_checks(library: &mut Library) {
     ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
-                // Kubernetes charges a fixed cost, and counts every second byte of the selector as a requirement.
+                // Kubernetes charges a fixed cost for the selector, and a cost for each requirement in it. It assumes
+                // that every two bytes of the selector are a requirement.
                 machine.charge(10)?;
                 machine.charge_items(text.len().saturating_mul(25))?;
             }

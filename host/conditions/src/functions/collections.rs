@@ -161,7 +161,8 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Result<CelLis
     Ok(values.into_iter().collect())
 }
 
-/// Replaces the lists in a list by their items, down to this depth. Objects may nest too deeply for recursion.
+/// Replaces lists inside the list with their items, down to this depth. The function keeps the open lists in a vector
+/// instead of calling itself, because deeply nested lists would overflow the stack.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &CelList<'a>, depth: usize) -> Result<CelList<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();

@@ -20,7 +20,8 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
     library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
     library.global::<(f64,), i64>("int", |_, (value,)| {
-        // The largest integer has no exact double, so a double must be smaller than the nearest one.
+        // `i64::MAX as f64` is rounded up to 2^63, which is too large for an integer. So the double must be smaller
+        // than it.
         some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
     });
     library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
@@ -119,7 +120,8 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// Parses a number. If that fails, the error has the message of the function of Go's `strconv` that `function` names.
+/// Parses a number. If that fails, the error is worded as in Go's package `strconv`, in which `function` is the
+/// corresponding function, such as `ParseInt`.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

@@ -257,7 +257,8 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Replaces the dash at the end of a prefix, as in Kubernetes. It is valid, because the name continues there.
+/// Replaces a dash at the end of a prefix with a letter, as Kubernetes does before it checks the prefix as a name. The
+/// dash is valid in a prefix, because the name continues after it.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {

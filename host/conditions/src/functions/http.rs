@@ -17,7 +17,7 @@ use crate::{
 
 /// The maximum size of the body of a policy's HTTP request, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
-/// The sender of requests and the configuration key that grants them, for error messages.
+/// Two texts for error messages: the sender of the requests, and the configuration key whose list grants the requests.
 const POLICY: (&str, &str) = ("a policy", "`pluginHttp.kyverno` of the configuration");
 
 #[derive(Clone, Debug, PartialEq)]

@@ -117,7 +117,8 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // With nested aliases, a short YAML text can have a huge result. This limit fits the charged cost.
+            // YAML aliases can repeat a part of a short text many times, so that the result is huge. The cost that was
+            // charged covers repeated parts of at most this size.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -130,7 +131,8 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is known only after writing, so some of the cost is charged before.
+        // The length of the JSON text is known only after it has been written. So a part of the cost is charged in
+        // advance.
         machine.charge_bytes(LONGEST / 16)?;
         let written = JsonWriter::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -207,7 +209,8 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Returns a map from the field `key` of each item in `keys` to the field `value` of its counterpart in `values`.
+/// Combines two lists of objects into a map. Its first key is the field `key` of the first item in `keys`, and the
+/// value under it is the field `value` of the first item in `values`, and so on.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &CelList<'a>,

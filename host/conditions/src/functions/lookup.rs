@@ -89,7 +89,8 @@ impl Lookup {
         }
     }
 
-    /// Returns the value that was looked up, or a fault that interrupts the evaluation for the lookup.
+    /// Returns the value if it has been looked up. Otherwise returns a fault that interrupts the evaluation, so that
+    /// the value can be looked up.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let known = machine.lookups.0.iter().find(|(known, _)| *known == self);
@@ -101,7 +102,8 @@ impl Lookup {
 }
 
 impl ObjectLookup {
-    /// Looks up one object, or null if it does not exist; without a name, a list with `items`.
+    /// Looks up the object with this name; the result is null if it does not exist. If there is no name, looks up all
+    /// objects, and returns an object whose field `items` lists them.
     async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,

@@ -16,7 +16,7 @@ use crate::{
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
-/// The number of items up to which a list is copied without additional cost.
+/// Copying a list of at most this many items costs nothing in addition to the call of the function.
 const SHORT_LIST: usize = 64;
 const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
@@ -45,7 +45,8 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        // kube-apiserver charges only the call, because it copies nothing. Here, the copies of long lists are charged.
+        // kube-apiserver charges only for calling the operator, because it does not copy the lists. This program copies
+        // them, so it charges for the copies if they are long.
         let length = one.len() + other.len();
         if length > SHORT_LIST {
             machine.charge_items(length)?;

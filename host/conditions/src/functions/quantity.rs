@@ -31,7 +31,8 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The quantity is the digits times a power of ten (for decimal point and suffix) times a power of two.
+        // The digits without the decimal point form an integer. It is multiplied by a power of two (for a suffix such
+        // as `Ki`) and by a power of ten (for the decimal point, and for a suffix such as `k`).
         let (twos, tens) = scale(suffix)?;
         let all_digits = format!("{whole}{part}");
         let digits = all_digits.trim_start_matches('0');

@@ -12,7 +12,8 @@ use crate::{
 
 /// The maximum length of a random text, in bytes.
 const LONGEST: usize = 4096;
-/// The maximum number of repetitions that are added to the minimum of `*`, `+` and `{n,}`, which have no maximum.
+/// The operators `*`, `+` and `{n,}` have no maximum number of repetitions. A random text repeats a part at most this
+/// many times more than the operator's minimum.
 const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {

@@ -159,7 +159,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<CelList<'a>, Fault> {
-    // In the worst case, the pattern matches at every character.
+    // At worst, the pattern matches once for each character of the text.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let found = pattern.regex.find_iter(text).take(times);
@@ -173,7 +173,8 @@ pub(crate) struct CompiledRegex {
     weight: u64,
 }
 
-/// The size limits for compiling a literal pattern, in bytes. The smallest sufficient one determines the search cost.
+/// A literal pattern is compiled with the smallest of these size limits (in bytes) that suffices. This limit also
+/// determines the cost of a search.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled during an evaluation, in bytes.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -199,7 +200,8 @@ impl CompiledRegex {
                 .nest_limit(DEEPEST)
                 .build()
                 .map(|regex| {
-                    // kube-apiserver charges for a pattern's length. Here, a large compiled pattern costs more.
+                    // kube-apiserver charges for the length of the pattern. A short pattern may be large when it is
+                    // compiled, so this program charges for the compiled size if that costs more.
                     let weight = (source.len() as u64).div_ceil(4).max((*size as u64) >> 10);
                     Self { regex, weight }
                 })
@@ -222,7 +224,8 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // The pattern from the repetition that ends before `rest`. Go refuses another repetition there.
+    // If a repetition such as `*` ends just before `rest`, this is the pattern from the beginning of this repetition.
+    // Go refuses another repetition at this place, as in `a**`.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
@@ -314,7 +317,8 @@ fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((operator, after.strip_prefix('?').unwrap_or(after))))
 }
 
-/// Translates an error of the crate `regex` into Go's error for the same mistake, or keeps it if there is none.
+/// Translates an error of the crate `regex` into the error that Go has for the same mistake. If Go has no such error,
+/// the text stays as it is.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
@@ -363,7 +367,8 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
         other => {
             out.push('\\');
             out.push(other);
-            // A class or a code point may have braces that are not a count, as in `\p{Greek}` or `\x{263a}`.
+            // Braces after `\p`, `\P` and `\x` are not the count of a repetition. They contain the name of a class as
+            // in `\p{Greek}`, or a code point as in `\x{263a}`.
             if matches!(other, 'p' | 'P' | 'x')
                 && rest.starts_with('{')
                 && let Some(end) = rest.find('}')

@@ -126,7 +126,8 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // Digits for fractions of a nanosecond add 0, so they are dropped.
+        // The unit of each digit is a tenth of the unit before it. For digits after the nanoseconds, the division
+        // results in 0, so they add nothing.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;

@@ -72,7 +72,8 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses a URL as Go's `ParseRequestURI` does (`of_request`) or as Go's `Parse`, which finds hosts in `//host`.
+    /// Parses a URL as Go does. If `of_request` is true, this is Go's `ParseRequestURI`. Otherwise it is Go's `Parse`,
+    /// which takes `host` for a host in a text such as `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

@@ -43,7 +43,8 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses a semantic version. The outer error means that the cost limit is exceeded.
+/// Parses a semantic version. The inner error means that the text is not a version. The outer error means that the cost
+/// limit is exceeded.
 fn read(
     machine: &mut Machine<'_>,
     text: &str,

@@ -27,7 +27,8 @@ const RSA: u64 = 1;
 /// The maximum length of a key's modulus, in bytes. Converting it to decimal takes time that grows with its square.
 const LONGEST_MODULUS: usize = 2048;
 
-/// The fields that come from extensions of a certificate. A field is null if the certificate lacks its extension.
+/// The fields that are read from the extensions of a certificate. They are null at first, and a field stays null if the
+/// certificate lacks the extension for it.
 const UNSET: [&str; 17] = [
     "ExtKeyUsage",
     "AuthorityKeyId",
@@ -48,7 +49,8 @@ const UNSET: [&str; 17] = [
     "PolicyIdentifiers",
 ];
 
-/// The fields of a distinguished name that are lists. The number N of a field means the object identifier 2.5.4.N.
+/// The fields of a distinguished name that are lists. The number is the last part of the field's object identifier,
+/// such as 6 for `Country`, whose object identifier is 2.5.4.6.
 const PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
@@ -269,7 +271,8 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
             set("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
         }
         ParsedExtension::ExtendedKeyUsage(_) => {
-            // The parsed extension has lost the order of the usages, which Go keeps. So the bytes are parsed again.
+            // Go keeps the order of the usages, but the parser of the crate does not. So the bytes of the extension are
+            // parsed here again.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
             for usage in usages.unwrap_or_default().iter().filter_map(key_usage) {
                 push(fields, "ExtKeyUsage", usage.into());
@@ -392,7 +395,8 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most changes cause an error. Changes in a signature or a name do not. None may cause a panic.
+                    // Most damaged texts cause an error, but damage in a signature or name goes unnoticed. The test
+                    // ignores both results, and fails only if there is a panic.
                     let _ = decode(&text);
                 }
             }

@@ -39,9 +39,10 @@ impl Objection {
 
 #[derive(Default)]
 pub(super) struct Findings {
-    /// The objections for which the actions of the binding are taken.
+    /// The objections to which the binding's actions apply. For example, each of them becomes a warning if the actions
+    /// include `Warn`.
     pub(super) objections: Vec<Objection>,
-    /// The objections that deny the request, whatever the actions of the binding are.
+    /// The objections that always deny the request, even if the binding's actions do not include `Deny`.
     pub(super) refusals: Vec<Objection>,
     pub(super) annotations: Vec<(String, Vec<String>)>,
 }
@@ -108,7 +109,8 @@ impl PolicyHook {
             .filter(|_| enforced)
             .chain(refusals)
             .collect();
-        // An unreadable result is reported first, because the API server would end the request there.
+        // If the API server cannot read the result of a mutation, it ends the request at that point. So an objection
+        // about this is reported before all others.
         let unreadable = denied.iter().find(|objection| objection.unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
@@ -137,7 +139,8 @@ impl PolicyHook {
         }
     }
 
-    /// Completes the response for a Kyverno policy. If the policy has mutations, its objections deny the request.
+    /// Completes the response for a Kyverno policy. Objections deny the request if the actions include `Deny`, or if
+    /// the policy has mutations.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -160,7 +163,8 @@ impl PolicyHook {
             response.warnings.extend(messages.iter().cloned());
         }
         if does(Action::Deny) || !self.policy.mutations.is_empty() {
-            // The denial has no code of its own, and kube-apiserver replies to such a denial with 400.
+            // Kyverno's response gives no status code for the denial. kube-apiserver replies to the client with 400 in
+            // this case.
             response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
         }
     }
@@ -198,7 +202,8 @@ impl PolicyHook {
         }
     }
 
-    /// Creates a denial in kube-apiserver's wording. For a policy with mutations, every objection becomes a cause.
+    /// Creates a denial in kube-apiserver's wording. The first objection becomes a cause in the details. If the policy
+    /// has mutations, the other objections become causes, too.
     pub(super) fn denial(
         &self,
         (policy, binding): (&str, &str),
@@ -270,7 +275,8 @@ fn object_name(request: &Request) -> String {
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
-        // Comparing texts suffices here: if the texts differ, the chain compares the objects as JSON.
+        // If only the texts differ, but not the JSON values, the verdict may still be `Replace`. The chain compares the
+        // values, and finds that nothing has changed.
         Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
             Verdict::Replace(object)
         }

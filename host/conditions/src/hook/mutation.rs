@@ -127,7 +127,8 @@ impl MutationValue {
         let size = object.text().len();
         match self {
             Self::Patch { operations, count } => {
-                // Each operation may move all items of a list, so the estimate grows with the number of operations.
+                // Each operation may have to move all items of a list in the object, so the estimated work grows with
+                // the number of operations.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {

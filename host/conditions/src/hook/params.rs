@@ -32,7 +32,8 @@ pub enum ParamsSelector {
 pub enum ParamsMissing {
     /// The policy does not apply to the request.
     Allow,
-    /// The policy fails for the request, and the failure policy decides.
+    /// A request without a parameter object is a failure of the policy. The failure policy decides whether the request
+    /// is refused.
     Deny,
 }
 
@@ -62,11 +63,13 @@ impl PolicyParams {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // For a cluster-scoped kind, the lookup in a namespace was refused. This lookup has no namespace.
+            // The kind may be cluster-scoped, so that no object was found in the namespace. The lookup is therefore
+            // repeated without a namespace.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // For a namespaced kind, this lookup lists the objects of all namespaces. They are dropped.
+                // The kind may be namespaced, so that the lookup without a namespace has found the objects of all
+                // namespaces. These do not count, so they are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

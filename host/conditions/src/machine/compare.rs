@@ -3,11 +3,12 @@
 use super::{Fault, Machine};
 use crate::value::{Map, Value};
 
-/// The number of comparisons that cost 1 together. Each compares two values, or two 16-byte pieces of text.
+/// The number of comparisons that together cost 1. Comparing long texts counts as one comparison for every 16 bytes.
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Charges the cost of a comparison as kube-apiserver does: by the smaller value's size, without nested values.
+    /// Charges the cost of a comparison as kube-apiserver does. The cost depends on the smaller of the two values: the
+    /// length of a text, or the number of items in a list or map. The sizes of these items do not matter.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),

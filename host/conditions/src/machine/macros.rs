@@ -40,7 +40,8 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates `all` or `exists`. A test with the value `decisive` decides, even if the tests of other items fail.
+    /// Evaluates `all` or `exists`. If the test of one item has the value `decisive` (false for `all`, true for
+    /// `exists`), this is the result, even if the tests of other items fail.
     fn until(
         &mut self,
         each: &'a Each,
@@ -80,7 +81,7 @@ impl<'a> Machine<'a> {
             if !self.test(each, item)?.map_err(Fault::Error)? {
                 continue;
             }
-            // This is the cost in kube-apiserver, which creates a list with one item and appends it to the result.
+            // kube-apiserver creates a list of one item, and appends this list to the result. Both together cost 12.
             self.charge(12)?;
             values.push(match &each.result {
                 Some(result) => self.evaluate(result)?,
@@ -117,7 +118,7 @@ impl<'a> Machine<'a> {
                     }
                 }
                 (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
-                // These keys are those of a map, so they are unique.
+                // The macro gets each key only once from its map or list, so there are no duplicates.
                 (_, result) => entries.push((key, result)),
             }
         }
@@ -141,7 +142,7 @@ impl<'a> Machine<'a> {
 
     /// Binds an item to the macro's variables, and evaluates the macro's test. Without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
-        // kube-apiserver reads and writes an accumulator for each item, which costs 2.
+        // kube-apiserver keeps the result so far in a variable. Reading and writing the variable costs 2 for each item.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -151,7 +152,8 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The variables of the enclosing macros stay. Those for the previous item come after them, and are removed.
+        // The list begins with the variables of the enclosing macros. After them come the variables that this macro has
+        // bound to the previous item, which are removed here.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

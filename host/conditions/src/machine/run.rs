@@ -21,8 +21,8 @@ pub(crate) struct ValueSources<'s> {
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If it needs a value that the request does not contain, or becomes expensive, it starts
-    /// again: with the value, or on a thread for long work.
+    /// Evaluates an expression. The evaluation stops when it needs a value that the request does not contain, or when
+    /// it becomes expensive. It then starts again: with the value, or on a thread for long work.
     pub(crate) async fn settle(
         &mut self,
         expression: &'a Expression,

@@ -10,10 +10,12 @@ use serde_json::Value as Json;
 
 use super::{ListMerge, ScalarSchema, Structure, StructureCursor, StructureField, StructureNode};
 
-/// The types of Kubernetes' own kinds, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic
-/// type, and the fields `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, a type's
-/// name, `{}TYPE` for a map, or `[KEYS]TYPE` for a list. The keys of an atomic list are `!`, and those of a set are
-/// `=`.
+/// The types of Kubernetes' own kinds, one type on each line. A line has the name of the type, then
+/// `=GROUP/VERSION/KIND` if the type is a kind, then `!` if it is atomic, and then its fields.
+///
+/// A field is `NAME:TYPE`, followed by `=DEFAULT` if it is a key of list items and has a default value. `TYPE` is a
+/// scalar, the name of another type, `{}TYPE` for a map, or `[KEYS]TYPE` for a list. `[!]TYPE` is an atomic list, and
+/// `[=]TYPE` a set.
 const TEXT: &str = include_str!("builtin.txt");
 
 /// In objects of unknown structure, lists are merged like the lists of the same names in these types.
@@ -23,7 +25,8 @@ struct Builtin {
     nodes: Arc<[StructureNode]>,
     kinds: HashMap<GroupVersionKind, usize>,
     unknown: usize,
-    /// The indices of the lists in the types [`OF_PODS`], by the name of the field that contains the list.
+    /// The indices of the list nodes in the types [`OF_PODS`]. The key is the name of the field that has the list, such
+    /// as `containers`.
     lists: HashMap<Box<str>, usize>,
 }
 

@@ -1,4 +1,5 @@
-//! Checks objects that server-side apply shall apply, and the results of JSON Patches, against a structure.
+//! Checks objects against a structure: objects that server-side apply is about to merge, and the results of JSON
+//! Patches.
 
 use std::collections::HashSet;
 
@@ -21,7 +22,8 @@ impl Structure {
         }
     }
 
-    /// Returns the paths in an object to apply whose values server-side apply can only replace as a whole.
+    /// Returns the paths of the atomic values in an object to apply. Server-side apply cannot merge an atomic value,
+    /// but only replace it as a whole.
     pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
         let mut walk = CheckWalk::default();
         walk.atomic(self.root(), change);
@@ -78,7 +80,8 @@ impl Structure {
             .or_else(unknown)
     }
 
-    /// Checks the result of a JSON Patch. Earlier mistakes are ignored: the control plane may have more fields.
+    /// Checks the result of a JSON Patch. Mistakes that were in the object before the patch are ignored, because the
+    /// control plane may have fields that the structure lacks.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = CheckWalk::default();
@@ -228,7 +231,8 @@ impl CheckWalk {
         match (at.node, value) {
             (StructureNode::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // As in the API server, values under undeclared keys are skipped if their structure is known.
+                    // A value under a key that is not declared is skipped, unless the structure of the value is
+                    // unknown. The API server does the same.
                     let is_open = at
                         .member(key)
                         .is_some_and(|at| matches!(at.node, StructureNode::Unknown));
@@ -289,7 +293,8 @@ impl CheckWalk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // A type without a name is a map. In Go's messages, its keys are not part of a field's name.
+                        // A type without a name is a map, whose keys are not fields. In Go's messages, they are not
+                        // part of a field's name.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
@@ -365,7 +370,8 @@ fn go(value: &Json) -> String {
     }
 }
 
-/// Formats a value as Go's `%#v` does. Null becomes `0`, which is its number in the enumeration `structpb.NullValue`.
+/// Formats a value as Go's `%#v` does. CEL's null is the enumeration value `structpb.NullValue` in Go, so it
+/// becomes the number `0`.
 fn go_syntax(value: &Json) -> String {
     match value {
         Json::Null => "0".to_owned(),

@@ -7,7 +7,8 @@ use serde_json::{Map, Value as Json};
 use super::{ListMerge, Structure, StructureCursor, StructureNode, check::item_name};
 
 impl Structure {
-    /// Merges a change without atomic values and duplicate list items into the object. Fails if a list item has no key.
+    /// Merges a change into the object. The change must not have atomic values or duplicate list items. Fails if an
+    /// item of a list lacks the key by which it is merged.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }
@@ -54,7 +55,8 @@ fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String>
     names.collect()
 }
 
-/// Merges a change of a list into the list. Items that are in both are merged, in the order of the change.
+/// Merges a change of a list into the list. The items that are in both the list and the change are merged, and get the
+/// order that they have in the change.
 fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -150,7 +152,8 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // In the next row, the change replaces both items `a`. In the row after it, it has no `a`, so both stay.
+            // In this row, the list has two items `a`, and the change replaces both with one. In the next row, the
+            // change does not mention `a`, so both stay.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {

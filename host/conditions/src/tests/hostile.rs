@@ -24,7 +24,8 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
         "bomb": "((a{1,100}){1,100}){1,100}",
         "texts": vec!["x".repeat(1000); 1000],
     }));
-    // Each expression would take long or use much memory. It must be refused because of kube-apiserver's cost limit.
+    // Evaluating any of these expressions would take long or use much memory. kube-apiserver's cost limit must stop
+    // them.
     for expression in [
         "object.spec.a.all(x, object.spec.a.all(y, object.spec.a.all(z, x + y + z >= 0)))",
         "object.spec.a.map(x, object.spec.a.map(y, [x, y])).size() > 0",

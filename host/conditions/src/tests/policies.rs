@@ -388,7 +388,7 @@ async fn the_size_of_mutated_objects_is_limited() {
         ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
     ] {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        // If the size limit is exceeded, the stage fails, whatever happens when an expression fails.
+        // A result that exceeds the size limit fails the stage, even if the binding ignores failures of expressions.
         for binding in [Binding::default(), bound(&[])] {
             let answer = admit_request(&parts, binding, &request, deadline).await;
             assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");
@@ -501,7 +501,7 @@ fn the_depth_of_nested_variables_is_limited() {
 
 #[tokio::test]
 async fn all_expressions_of_a_policy_share_a_cost_limit() {
-    // Each validation costs about 800,000.
+    // Each of these validations costs about 800,000 when it is evaluated.
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected =
         "validation failed due to running out of cost budget, no further validation rules will be run";

@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`. It is called after all other stages, but with the request as it was at the stage's place.
+/// A stage in mode `Audit`. It is called after all other stages, but its hook gets the request as it was when the
+/// stage's position in the chain was reached.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
     /// For each round in which the stage is called: the request, and the index of the stage's row in the trace.
