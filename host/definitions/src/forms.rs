@@ -36,8 +36,9 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     /// Returns the kinds of documents that the policy system defines.
     fn kinds(&self) -> &'static [DocumentKind];
 
-    /// Returns the kind of a document with this `kind` and `apiVersion`, even if the version is unsupported; `None` if
-    /// the document belongs to another policy system. Default: the kind whose name is `kind`.
+    /// Returns the kind of a document with this `kind` and `apiVersion`, even if the version is not supported. Returns
+    /// `None` if the document belongs to another policy system. Default: searches [`kinds`](Self::kinds) for a kind
+    /// with this name.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
         self.kinds().iter().find(|known| known.name == kind)
     }
@@ -66,13 +67,14 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns the object that an entry of a store gets when the document `applied` replaces the document `replaced` in
-    /// it. Default: `None`, so that the entry gets `applied` itself.
+    /// Returns the object to store when the document `applied` replaces the document `replaced` in an entry of a store.
+    /// Default: `None`, so that `applied` is stored unchanged.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// If importing this kind of document always has the same result, returns it with the reason. Default: `None`.
+    /// Returns the result of importing documents of this kind, and the reason, if all of them have the same result.
+    /// Default: `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
@@ -83,8 +85,8 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
 pub struct DocumentKind {
     /// The value of `kind` in documents of this kind.
     pub name: &'static str,
-    /// The supported values of `apiVersion`, of which messages suggest the first. A value that ends in `/` stands for
-    /// all versions of a group, and an empty value for a document without a version.
+    /// The supported values of `apiVersion`. Messages suggest the first one. A value that ends in `/` stands for all
+    /// versions of a group, and an empty value stands for a document without a version.
     pub versions: &'static [&'static str],
     /// Whether definitions of this kind belong to a namespace. If so, their names are `{namespace}/{name}`.
     pub is_namespaced: bool,

@@ -53,13 +53,15 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns the kinds of objects that the hook itself reads in the cluster, without those granted to its plugins. If
-    /// expressions check permissions of users, [`ClusterKind::any_access`] is included. Default: none.
+    /// Returns the kinds of objects that the hook itself reads in the cluster. Kinds that only its plugins read are not
+    /// included, because they are in the plugins' grants. [`ClusterKind::any_access`] is included if the hook's
+    /// expressions check permissions of users. Default: none.
     fn reads(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
 
-    /// Returns names and expressions of the match conditions that the hook adds to those of its stage. Default: none.
+    /// Returns the match conditions that the hook adds to those of its stage, as pairs of a name and an expression.
+    /// Default: none.
     fn conditions(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
@@ -83,8 +85,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether `native`, read from this hook's native form, lacks none of its properties. Default: whether both
-    /// are equal.
+    /// Returns whether `native`, which was read from the native form of this hook, has all properties of this hook.
+    /// Default: whether both are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }

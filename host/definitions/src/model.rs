@@ -11,9 +11,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainDefinition {
-    /// The name of the chain, which is unique in its phase: `metadata.name` of a native chain, a webhook configuration
-    /// or a policy of Kubernetes or Kyverno; `{namespace}/{name}` of a native chain with a namespace or a BCS
-    /// definition; for a policy of Kubewarden, the name of the webhook that Kubewarden creates for it.
+    /// The name of the chain, which is unique in its phase. It depends on the document that defines the chain:
+    ///
+    /// - a native chain, a webhook configuration, or a policy of Kubernetes or Kyverno: `metadata.name`;
+    /// - a native chain with a namespace, or a BCS definition: `{namespace}/{name}`;
+    /// - a policy of Kubewarden: the name of the webhook that Kubewarden creates for it.
     pub name: String,
     /// The namespace of a `NamespacedAdmissionChain`, whose stages are called only for requests in this namespace.
     pub namespace: Option<String>,

@@ -90,7 +90,8 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the text can be a label's value, and is not empty. The rules are the same as for the name in a key.
+/// Checks that the text can be a label's value, and is not empty. The rules for its characters are the same as for a
+/// label's name.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

@@ -15,7 +15,8 @@ const WITHHELD: &str = "# This text cannot be read as a definition, and may hold
 /// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located, a
 /// notice replaces the whole text.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
-    // A backslash may be an escape in the name of the field, so such a text is always parsed.
+    // The name of the field may be written with an escape, as in `"env\u0069ronment"`. Therefore a text with a
+    // backslash is always parsed.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
     if !may_grant {
         return Cow::Borrowed(text);
@@ -45,7 +46,8 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// Collects the spans of all values of `allow.environment`. BCS documents may spell these keys in any case.
+/// Collects the spans of all values in `allow.environment`. The keys `allow` and `environment` may be in any case,
+/// because BCS documents ignore case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
     let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {

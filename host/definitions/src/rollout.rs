@@ -36,7 +36,8 @@ pub struct RolloutDefinition {
     pub refusals: RolloutLimit,
 }
 
-/// The property of a request that selects the plugin or the candidate. Requests with equal values get the same one.
+/// The property of a request that decides between the plugin and the candidate. All requests with the same value, such
+/// as the same namespace, are decided by the same one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace of the request or, if it has none, the name of the object.
@@ -60,8 +61,8 @@ pub enum RolloutLimit {
 }
 
 impl RolloutDefinition {
-    /// Returns whether the candidate decides the request, if it decides this share of the stage's requests. Larger
-    /// shares include the requests of smaller ones. The result depends only on the arguments, so all replicas agree.
+    /// Returns whether the request is in this share of requests, which the candidate decides. A request that is in one
+    /// share is also in every larger share. The result depends only on the arguments, so all replicas agree.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;

@@ -15,12 +15,14 @@ const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
 pub(crate) enum LabelSyntax {
     /// All labels are valid, because a control plane other than Kubernetes has its own rules for labels.
     Free,
-    /// Only labels that kube-apiserver accepts are valid. A selector with any other label would never match an object.
+    /// Only labels that are valid for kube-apiserver are accepted. No object has any other label, so a selector with an
+    /// invalid label would never match.
     Kubernetes,
 }
 
 impl LabelSyntax {
-    /// Checks the key or the value of a label. Nothing is checked if it is empty, because the caller reports that.
+    /// Checks the key or the value of a label with `check`. An empty text is not checked, because the caller reports
+    /// it.
     fn check(self, node: &Node<'_>, text: &str, check: fn(&str) -> Result<(), String>) {
         if self == Self::Kubernetes
             && !text.is_empty()
@@ -58,7 +60,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. As in the BCS driver, the values may be empty.
+/// Reads the namespace selector of a BCS hook. Its list `values` may be empty, as in the BCS driver.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }

@@ -80,7 +80,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns the set with `text` as the content of its file number `index`; `None` removes the file.
+    /// Returns the set after a change of its file number `index`. `text` is the new content; `None` removes the file.
     pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
         let mut files = self.files.to_vec();
         match (text, files.get_mut(index)) {
@@ -161,7 +161,8 @@ impl DefinitionSet {
         stored::all(self)
     }
 
-    /// Returns the definition of a chain and, if its stages are separate definitions, such as bindings, those too.
+    /// Returns the definition of a chain. If its stages are separate definitions, such as the bindings of a policy,
+    /// these are returned too.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let matches_id = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
@@ -179,8 +180,8 @@ impl DefinitionSet {
         documents
     }
 
-    /// Plans the writes that apply `text`, which contains definitions. Each of them replaces the stored definition with
-    /// the same name; if there is none, it is written to its `destination`.
+    /// Plans the writes that apply the definitions in `text`. Each definition replaces the stored definition with the
+    /// same name. If there is none, the new definition is written to its `destination`.
     ///
     /// A file with one definition is replaced as a whole. The resulting set is checked as a whole. Mistakes in the text
     /// give `name` as the name of its file.
@@ -200,8 +201,9 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// Returns the chains that this text defines on its own, without applying it. Relative paths start in the directory
-    /// of the file that [`apply`](Self::apply) would write. Mistakes give `name` as the name of the file.
+    /// Returns the chains that the definitions in this text form without any other definitions. Nothing is applied.
+    /// Relative paths start in the directory of the file to which [`apply`](Self::apply) would write the text. Mistakes
+    /// give `name` as the name of the file.
     ///
     /// # Errors
     ///
@@ -226,8 +228,8 @@ impl DefinitionSet {
         change::delete(self, id)
     }
 
-    /// Plans the writes that replace a stage's plugin by its candidate. The document is rewritten: comments above it
-    /// stay, and comments inside it are lost.
+    /// Plans the writes that replace a stage's plugin by its candidate. The definition is written anew: comments above
+    /// it stay, but comments inside it are lost.
     ///
     /// # Errors
     ///

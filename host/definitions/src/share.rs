@@ -33,12 +33,14 @@ impl Share {
         self.0.get()
     }
 
-    /// Returns whether request number `counter`, counted from 0, is in the share. Request 0 is in every share. Of any
-    /// 10,000 consecutive requests, the exact number is in the share, evenly distributed.
+    /// Returns whether the request with the number `counter` is in the share. The first request has the number 0, and
+    /// is in every share. Of any 10,000 consecutive requests, a share of 10% contains exactly 1,000, evenly
+    /// distributed.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // Each request adds `parts` to a sum. It is in the share if the sum passes a multiple of `whole`.
+        // Each request adds `parts` to a sum. A request is in the share if the sum has reached or passed a multiple of
+        // `whole` since the request before.
         (counter % whole) * parts % whole < parts
     }
 }

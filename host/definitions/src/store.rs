@@ -95,8 +95,8 @@ impl DefinitionFile {
         }
     }
 
-    /// Returns the text without differences that a store may introduce by reformatting it. In an entry, keys are
-    /// sorted, one on each line. A file is unchanged.
+    /// Returns the text in a form that stays the same if a store reformats it. The keys of an entry are sorted, one on
+    /// each line. The text of a file is returned unchanged.
     pub fn normalized(&self) -> Cow<'_, str> {
         match serde_json::from_str::<Json>(&self.text) {
             Ok(mut value) if self.kind == StoreKind::Entries => {
@@ -172,7 +172,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Since the last read, the definition to be written was changed, or another one with its name was created.
+    /// Somebody else has changed the definition since the last read, or has created another definition with its name.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
         /// The path of the definition that was to be written.

@@ -11,7 +11,8 @@ use crate::{
     document::{self, Document, Node},
 };
 
-/// The subresource by which a container is added to a running Pod. In such a request, the object is the whole Pod.
+/// The subresource of Pods through which a container is added to a running Pod. The object of such a request is the
+/// whole Pod.
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
@@ -34,7 +35,7 @@ impl ChainDefinition {
     /// for which this is true of all requests that match it.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
-            // Generated objects are in no request, so rules for them get no warning.
+            // Generated objects are never sent in a request, so a chain with a stage for them gets no warnings.
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }
@@ -73,7 +74,8 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // The entry has no location if the chain is not from a file, or if the file has changed since it was read.
+            // The useless entry cannot be found if the chain is not from a file, or if the file has changed since it
+            // was read. The warning then has the location of the chain.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))
@@ -105,8 +107,9 @@ impl ChainDefinition {
         })
     }
 
-    /// Returns whether the stage checks Pods, but not containers that are added to them later. A mutating stage that is
-    /// called only for CREATE probably completes new Pods, for example by injecting a sidecar, so it does not count.
+    /// Returns whether the stage checks Pods, but not the containers that are added to running Pods. A mutating stage
+    /// that is called only for CREATE does not count: it probably completes new Pods, for example by injecting a
+    /// sidecar.
     fn misses_ephemeral_containers(&self, stage: &StageDefinition) -> bool {
         let updates = self.sees_pods(stage, Operation::Update, None);
         let judges = self.phase == Phase::Validating && self.sees_pods(stage, Operation::Create, None);

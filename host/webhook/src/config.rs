@@ -11,8 +11,9 @@ pub struct WebhookConfig {
     /// The CAs with which the certificate of the webhook's server is verified; `None` for the CAs of the operating
     /// system. A BCS service must have a bundle.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-    /// Whether the webhook may only allow or deny requests. If so, a patch makes a `v1` AdmissionReview invalid, and is
-    /// ignored in a `v1beta1` review, as in kube-apiserver. Default: false.
+    /// Whether the webhook may only allow or deny requests, but not change objects. If it returns a patch in a `v1`
+    /// AdmissionReview, the call fails. A patch in a `v1beta1` AdmissionReview is ignored. kube-apiserver does the
+    /// same. Default: false.
     pub validating: bool,
     /// The maximum size of the body of a response, in bytes. Default: 8 MiB.
     pub response_limit: usize,

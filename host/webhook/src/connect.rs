@@ -20,7 +20,8 @@ pub(crate) type Connector =
 
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
-    // The addresses of a name share the timeout. Thus an unreachable address leaves time for the next one.
+    // A host name may have several addresses, which share this timeout. Thus an unreachable address leaves time for the
+    // next one.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);

@@ -87,7 +87,8 @@ impl WebhookEndpoint {
     }
 
     fn from_service(host: &str, port: u16, path: &str, protocol: &Protocol) -> Result<Self, Error> {
-        // In DNS, a host name may end with a dot. Here, it means that the last part of the service's name is missing.
+        // DNS allows a dot at the end of a host name. The name of a service such as `hook.ns` must not end with one,
+        // because this means that its last part is missing.
         if host.ends_with('.') {
             return Err(Error::Host {
                 host: host.to_owned(),
@@ -167,7 +168,8 @@ mod tests {
         }
     }
 
-    /// Rows that begin with "BCS" follow the BCS driver, all others kube-apiserver's validation of `clientConfig`.
+    /// Cases that begin with "BCS" follow the BCS driver. All others follow kube-apiserver's validation of
+    /// `clientConfig`.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;
@@ -250,7 +252,7 @@ mod tests {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
         let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));
-        // (protocol and naming of the service, its namespace, port and path, expected URI or part of the error)
+        // (protocol and naming of the service, its namespace, its port, its path, URI or a part of the error)
         for ((protocol, naming), namespace, port, path, expected) in [
             (&bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (&bcs, "ns", 8443, "/x?y=z", Ok("https://hook.ns:8443/x?y=z")),

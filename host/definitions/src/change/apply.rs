@@ -30,7 +30,8 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Only names are compared here, because a binding in the text may refer to a policy in another file.
+    // A binding in the text may refer to a policy in another file, so references are not checked yet. Only names are
+    // compared.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
     let items = without_lists(text, set, &read);
@@ -75,7 +76,8 @@ pub(crate) fn apply(
         }
     }).collect::<Result<Vec<_>, _>>()?;
 
-    // Of two conflicting definitions, the later one is reported. Therefore the applied definitions come last.
+    // If two definitions conflict, the later one is reported. The applied definitions come last, so that they are the
+    // reported ones.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -210,7 +212,8 @@ impl<'a> AppliedChange<'a> {
         }
     }
 
-    /// Returns the document merged with the definition that it replaces; `None` if nothing of it is kept.
+    /// Returns the object to store when this document replaces the definition `replaced`. `None` means that the
+    /// document is stored unchanged.
     fn merged(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(
@@ -242,7 +245,7 @@ enum WriteTarget<'d, 'a> {
     /// The document equals this existing definition, so nothing is written.
     Keep(&'d ParsedDefinition<'a>),
     Replace(&'d ParsedDefinition<'a>),
-    /// The document replaces the entry at this path, which could not be used.
+    /// The document replaces the unusable entry at this path.
     Overwrite(PathBuf),
     Create(Destination),
 }
@@ -283,7 +286,8 @@ fn replaced<'d, 'a>(
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
     match same.as_slice() {
         [only] if siblings == 1 => Some(*only),
-        // Two chains of different phases may have the same name. Then the document replaces the chain of its own phase.
+        // Chains of different phases may have the same name. The document then replaces the chain that has its own
+        // phase.
         several => several.iter().copied().find(|other| {
             let phase = other.chain().map(|chain| chain.phase);
             phase.is_some() && phase == one.phase

@@ -22,10 +22,11 @@ pub enum PlanError {
     /// There is no definition or stage with this name.
     #[error("there is no {0}")]
     Unknown(String),
-    /// Several stages match the name.
+    /// Several stages have this name, for example in chains of different phases.
     #[error("{0}")]
     AmbiguousStage(String),
-    /// These definitions cannot be changed in this way. The text tells why, and where to make the change instead.
+    /// The requested change of these definitions is not possible. The text tells the reason, and where to make the
+    /// change instead.
     #[error("{0}")]
     Conflict(String),
 }

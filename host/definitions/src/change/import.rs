@@ -51,7 +51,8 @@ pub struct ImportedDefinition {
     /// The name of the chain to which the imported definition belongs, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The differences between the native chain and the original, or the reasons for the result.
+    /// Remarks about the result: how the native chain differs from the original, or why the definition was not
+    /// converted.
     pub notes: Vec<String>,
 }
 
@@ -226,7 +227,8 @@ fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, docum
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }
-    // A list item may lack the `kind`, which it needs outside of its list.
+    // An item of a list may omit `kind` and `apiVersion`, because the list implies them. The new document is not in a
+    // list, so both are added.
     let mut object = definition.root.json();
     if let Json::Object(fields) = &mut object {
         let list = documents

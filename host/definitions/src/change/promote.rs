@@ -9,9 +9,9 @@ use crate::{
     document::{self, BYTE_ORDER_MARK, DocumentSyntax, Mistakes, Node},
 };
 
-/// The fields of a plugin that are removed if its promoted candidate lacks them.
+/// If a candidate is promoted and lacks one of these fields, the field is removed from the stage's plugin.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
-/// The fields of a plugin that are kept if its promoted candidate lacks them.
+/// If a candidate is promoted and lacks one of these fields, the stage's plugin keeps its own value of the field.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanError> {
@@ -145,7 +145,8 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // A `---` on the line where the document begins is no comment.
+    // The document may begin on the line of its `---`, as in `--- {}`. Such a `---` is no comment, so this line is left
+    // out.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

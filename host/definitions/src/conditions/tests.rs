@@ -57,7 +57,7 @@ fn conditions_are_read_with_names_and_expressions() {
     assert_eq!(read(&listed(MatchCondition::MOST)).unwrap().len(), 64);
 }
 
-/// The rules are those of kube-apiserver's validation of webhook configurations.
+/// The mistakes are those that kube-apiserver reports about match conditions in webhook configurations.
 #[test]
 fn mistakes_in_conditions_are_reported_with_their_locations() {
     let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and must begin and end with \

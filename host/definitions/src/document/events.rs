@@ -10,10 +10,11 @@ use super::{
     yaml::position,
 };
 
-/// The number of values that aliases may repeat for each written value. go-yaml allows fewer above 400,000 values.
+/// The number of values that aliases may repeat for each value that is written in the text. go-yaml allows fewer if
+/// there are more than 400,000 values.
 const MOST_REPEATED: usize = 99;
 
-/// Up to this number of values, aliases may repeat any share of them. go-yaml has the same exception.
+/// A document with at most this number of values may repeat any share of them through aliases, as in go-yaml.
 const UNCHECKED_VALUES: usize = 1000;
 
 pub(super) struct YamlEvents<'t> {
@@ -24,12 +25,13 @@ pub(super) struct YamlEvents<'t> {
     /// The anchor (0 if none) and the index of the first event of each list or map that is being recorded.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
-    /// The ranges of recorded events that must still be repeated: one range for each level of nested aliases.
+    /// The recorded events that must still be repeated, as ranges of indexes. Aliases may be nested, so there is one
+    /// range for each level.
     repeating: Vec<Range<usize>>,
-    /// The position of the last event that was read from the text.
+    /// The position of the last parsed event. Events that an alias repeats do not change it.
     written: Position,
     values: usize,
-    /// The next two fields: how many values aliases have repeated, and their total size as JSON, in bytes.
+    /// The number of values that aliases have repeated. The next field is their total size as JSON, in bytes.
     repeated: usize,
     repeated_bytes: usize,
 }
@@ -38,7 +40,7 @@ impl<'t> YamlEvents<'t> {
     pub(super) fn new(text: &'t str, limit: usize) -> Self {
         let options = options! {
             emit_comments: false,
-            // A byte order mark inside a document is accepted, as in libyaml and go-yaml.
+            // libyaml and go-yaml accept a byte order mark inside a document, so this parser must accept it too.
             bom_inside_document_as_content: true,
             block_scalar_eof_without_line_feed: true,
         };

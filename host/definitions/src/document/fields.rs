@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         self.get_optional(name, read).unwrap_or_default()
     }
 
-    /// Reads the field `name` with `read` if it is present.
+    /// Reads the field `name` with `read`. Returns `None` if the field is missing or invalid.
     pub fn get_optional<T>(
         &mut self,
         name: &'static str,

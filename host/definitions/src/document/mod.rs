@@ -138,7 +138,7 @@ impl Document {
     }
 }
 
-/// Replaces ranges of the text. With aliases, one range may contain another; then only the larger one is replaced.
+/// Replaces ranges of the text. Aliases can cause one range to contain another. Only the larger one is then replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;

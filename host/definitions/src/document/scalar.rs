@@ -53,7 +53,8 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // All tags without a rule above are ignored. Timestamps become strings, because JSON has no type for them.
+        // Any other tag is ignored, and the value is a string. Timestamps are strings too, because JSON has no type for
+        // them.
         _ => Ok(Scalar::String),
     }
 }

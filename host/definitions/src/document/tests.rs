@@ -478,7 +478,7 @@ fn long_texts_are_truncated_in_messages() {
     assert_eq!(quoted(&"é".repeat(61)), format!("\"{}\"...", "é".repeat(60)));
 }
 
-/// If the time grew with the square of the length, this test would take minutes.
+/// The document is so large that the test would take minutes if the time grew with the square of its length.
 #[test]
 fn a_large_document_on_one_line_is_read_in_linear_time() {
     let fields: Vec<_> = (0..100_000)

@@ -183,7 +183,8 @@ impl SyntaxMistake {
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<TreeEntry>,
-    /// For each key, the index of its entry, and whether the map itself contains it or only a merged map.
+    /// Each key, with the index of its entry. The boolean is true if the map itself contains the key, and false if the
+    /// key comes from a map that was merged into it.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 

@@ -135,7 +135,8 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The events of the repeated node follow. Their spans are elsewhere in the text.
+            // The next events are those of the node that the alias repeats. Their spans point to that node, not here.
+            // Therefore the span of the alias itself extends the collection.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -150,7 +151,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes trailing white space from a range, because the span of a block scalar includes its last line breaks.
+    /// Removes trailing white space from the range of a value. The parser's range of a block scalar includes the line
+    /// breaks after it.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
         let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
         span.start..span.start + written.len()
@@ -262,7 +264,8 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Returns where to store the next key; `None` if the innermost collection does not expect a key now.
+    /// Returns the place for the next key. Returns `None` if the innermost collection is a list, or a map that expects
+    /// a value next.
     fn missing_key(&mut self) -> Option<&mut Option<YamlKey>> {
         match &mut self.open.last_mut()?.content {
             NodeContent::Map { key, .. } if key.is_none() => Some(key),
@@ -290,8 +293,8 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the map `value`, or each map in this list, into `map`. As in go-yaml v2, a merged field replaces an earlier
-/// field of the same name, even if the map itself contains it.
+/// Merges the map `value` into `map`. If `value` is a list, each map in it is merged. As in go-yaml v2, a merged field
+/// replaces an earlier field of the same name, even one that is not from a merge.
 fn merge(map: &mut MapBuilder, value: PositionedValue, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         DocumentValue::Map(entries) => map.merge(entries),

@@ -27,8 +27,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
 
-/// The kinds of BCS objects that are created and updated through the driver, each with its name in definitions and its
-/// name in request paths. The BCS driver calls hooks only for the first two kinds.
+/// The kinds of BCS objects that clients create and update through the BCS driver: (name in definitions, name in
+/// request paths). The driver calls hooks only for the first two kinds.
 const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),
@@ -126,7 +126,8 @@ struct LocatedTarget {
     location: ValueLocation,
 }
 
-/// Reads a definition from a custom resource's `spec`. As in the BCS driver, the resource's `metadata` is the default.
+/// Reads a definition from the `spec` of a custom resource. If the `spec` has no `metadata`, the `metadata` of the
+/// resource is used instead, as in the BCS driver.
 fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -218,7 +219,8 @@ fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<S
     let name = read_stage_name(&mut fields, "name the hook", printable, seen);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
-        // The driver returns an empty string for a missing policy. In both cases, the policy is `Ignore`.
+        // The driver's responses contain `failurePolicy: ''` if the policy is unset. Like a missing policy, this means
+        // `Ignore`.
         "" => None,
         _ => node.word(),
     };

@@ -88,7 +88,8 @@ impl DocumentForm for Gatekeeper {
         if kind == template.name {
             return Some(template);
         }
-        // `Config` and some more of these names are kinds of other programs too, so the version must be Gatekeeper's.
+        // Other programs also have kinds that are named like Gatekeeper's, such as `Config`. Therefore the version must
+        // be Gatekeeper's too.
         let mut supported = others.iter().filter(|other| other.supports(version));
         let other = supported.find(|other| other.name == kind);
         other.or_else(|| constraint.supports(version).then_some(constraint))
@@ -157,7 +158,8 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&documents));
     }
 
-    /// Returns `Kept`: a template also depends on other documents, such as its constraints, so it is not converted.
+    /// Returns `Kept` for every document. The chain of a template also depends on other documents, such as its
+    /// constraints, so a single document cannot be converted.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

@@ -58,7 +58,8 @@ impl DocumentForms {
         let Some(head) = DocumentHead::read(root, self) else {
             return Vec::new();
         };
-        // `kubectl get` prints a `List`. The API server names a list after its items, such as `SyncSetList`.
+        // kubectl prints a list of the kind `List`. An API server names the kind of a list after its items, such as
+        // `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {
@@ -155,7 +156,7 @@ impl<'a> DocumentHead<'a> {
             let fix = if self.kind == REVIEW {
                 REVIEW_FIX.to_owned()
             } else {
-                // Suggestions are limited to kinds of the API group in `apiVersion`, if there is one.
+                // If the document has an API group, only kinds of this group are suggested.
                 let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
                 let is_near =
                     |version: &&str| self.version.is_empty() || group(version) == group(self.version);

@@ -25,7 +25,8 @@ use crate::{
     names,
 };
 
-/// The ignored fields of `metadata`. API servers, clients and BCS write them in addition to the name and namespace.
+/// The fields of `metadata` that this program ignores. API servers, clients and BCS write them in addition to the name
+/// and namespace.
 pub(crate) const KEPT_METADATA: [&str; 12] = [
     "clusterName",
     "creationTimestamp",
@@ -158,14 +159,14 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
 pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
-    // Like the API server, ignores the namespace, because the resource is cluster-wide.
+    // The resource is cluster-wide, so its `namespace` has no meaning. The API server ignores it too.
     fields.ignore(&["namespace"]);
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
     name
 }
 
-/// Checks that labels and annotations are strings, as an API server does. They have no effect here.
+/// Checks that labels and annotations are strings, as an API server does. This program does not use them otherwise.
 pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     for field in ["labels", "annotations"] {
         let pairs = metadata.get_or_default(field, Node::map);

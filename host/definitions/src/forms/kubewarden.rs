@@ -186,7 +186,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     let parts = group::read_parts(fields, "policies", read_member);
     let message = fields.get_required("message", "write what clients are told", readers::text);
     let parts = parts?;
-    // The expression need not use every policy of the group, so an unused one causes only a warning.
+    // An expression of Kubewarden may leave out policies of its group, so an unused policy causes only a warning.
     warnings.extend(parts.unused.iter().map(|(name, node)| {
         let fix = format!("write `{name}()` in the expression, or remove the policy");
         node.mistake("the expression does not use it", fix)

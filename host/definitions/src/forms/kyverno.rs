@@ -68,7 +68,7 @@ impl DocumentForm for Kyverno {
         let is_classic = group == "kyverno.io";
         let is_own = is_classic || group.ends_with(".kyverno.io");
         let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
-        // `PolicyException` is a kind in two API groups. Its entry for the older group `kyverno.io` is the last one.
+        // The kind `PolicyException` is in `KINDS` twice. The last one is that of the older API group `kyverno.io`.
         if is_classic {
             kinds.next_back()
         } else {

@@ -214,7 +214,8 @@ fn read_stage(
     finish_stage(fields, name, spec, hook)
 }
 
-/// Reads `candidate` and `mode`, which stages of all policy systems may have, and reports unknown fields.
+/// Reads `candidate` and `mode`, which are the last fields of a stage in every policy system. All fields that are still
+/// unread are then reported as unknown.
 pub(crate) fn finish_stage(
     mut fields: Fields<'_>,
     name: Option<Arc<str>>,
@@ -237,7 +238,8 @@ pub(crate) fn read_timeout(node: &Node<'_>) -> Option<Duration> {
     node.duration(TIMEOUT)
 }
 
-/// Reads the `name` of a stage, and validates it with `check`. A name that an earlier stage in `seen` has is a mistake.
+/// Reads the `name` of a stage, and validates it with `check`. `seen` contains the names of the earlier stages. A name
+/// that one of them has is a mistake.
 pub(crate) fn read_stage_name(
     fields: &mut Fields<'_>,
     fix: &str,
@@ -280,7 +282,8 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase) -> Option<HookDefinition> {
         _ => {
             let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
-            // A stage has one hook, so all of these are wrong. They are read only to report their own mistakes too.
+            // A stage must not have several hooks. All of them are read anyway, so that the mistakes in each hook are
+            // reported too.
             for (_, read, node) in hooks {
                 read(&node, phase);
             }

@@ -106,7 +106,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut stage = StageDefinition::new(name.as_str(), plugin);
     stage.spec.namespace_selector = namespaces;
     stage.spec.object_selector = selector;
-    // By default, OpenKruise's webhook has this failure policy.
+    // This is the default failure policy of OpenKruise's webhook.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
     let rule = Rule {
@@ -124,7 +124,8 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the chain's name. Chains are called in the order of their names, so it begins like OpenKruise's webhook.
+/// Returns the chain's name. It begins like the name of OpenKruise's webhook configuration, so that the chain has the
+/// same place among other chains, which are called in alphabetical order.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

@@ -26,7 +26,7 @@ pub(crate) struct TakenName {
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// Whether several definitions may take the name, if each of them shares it.
+    /// Whether other definitions may have this name too. This must be true in all of them.
     pub(crate) is_shared: bool,
 }
 
@@ -41,8 +41,9 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that defines a chain only together with others of its policy system. `of`
-    /// tells what it is, such as `binding`; among documents with the same `of` and phase, its name must be unique.
+    /// Creates the content of a document that defines a chain only together with other documents of its policy system.
+    /// `of` is a word for such a document, such as `binding`. Documents with the same `of` and phase must have
+    /// different names.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -52,7 +53,8 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds a name that the definition takes. Other definitions may take it as well, if they add it with this method.
+    /// Adds a name of this definition that other definitions may have too, provided that each of them adds it with this
+    /// method.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)
@@ -132,7 +134,8 @@ pub struct FormDocuments<'a> {
 }
 
 impl<'a> FormDocuments<'a> {
-    /// Returns the chains of those documents of this policy system that are complete chains by themselves.
+    /// Returns the chains of those documents of this policy system that define a whole chain alone. A document that is
+    /// only a part of a chain, such as a binding, is left out.
     pub fn chains(self) -> impl Iterator<Item = ChainDefinition> + 'a {
         self.own.iter().filter_map(|document| document.chain()).cloned()
     }

@@ -66,7 +66,8 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
 }
 
-/// Returns the part of a URL between `//` and the path. Unlike the parser, it finds no host in `https:///path`.
+/// Returns the part of a URL between `//` and the path. It is empty for `https:///path`, although the URL parser takes
+/// `path` for the host.
 fn authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
@@ -141,7 +142,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             "write its base64, `base64 -w0 ca.pem`",
         ));
     }
-    // A block scalar contains line breaks. They are removed, because Go's decoder ignores them as well.
+    // Base64 in a block scalar contains line breaks. Go's decoder ignores line breaks, so they are removed here.
     let compact: String = text.split_ascii_whitespace().collect();
     let pem = BASE64_STANDARD
         .decode(compact)
@@ -172,7 +173,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
 /// Reads a part of a host name: one or more labels, separated by dots.
 fn host_part(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
-    // With the suffix `.svc`, a name that consists of digits is not parsed as an IP address.
+    // A name of digits alone would be parsed as an IP address. The suffix `.svc` prevents this.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
         return Some(text.to_owned());

@@ -43,7 +43,7 @@ impl HookKind for GroupDefinition {
         self.members.iter_mut().map(|member| &mut member.plugin).collect()
     }
 
-    // The locations of plugins are not compared, because they change when lines above them are added or removed.
+    // Locations of plugins are not compared. They change whenever lines above the plugin are added or removed.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let Some(now) = now.get::<Self>() else {
             return true;

@@ -31,7 +31,8 @@ impl HookKind for MutatorsDefinition {
         let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
         Ok(PreparedHook {
             identity,
-            // A mutator may select namespaces by their labels, and the namespace of a request may be unknown.
+            // A mutator may select namespaces by their labels. Its call fails if the labels of the request's namespace
+            // are unknown.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(Arc::new(hook), status)
         })

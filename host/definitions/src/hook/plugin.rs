@@ -40,7 +40,7 @@ pub struct PluginPart<'a> {
     pub name: Arc<str>,
     /// The path from the stage to the field that defines the plugin, such as `.plugin` or `.group.plugins.signed`.
     pub path: String,
-    /// The location of the plugin's stage; for a member of a group, of the member.
+    /// The location of the plugin's stage or, if the plugin is a member of a group, of the member's entry.
     pub location: &'a Location,
     /// The timeout of each call of the plugin.
     pub timeout: Duration,
@@ -61,7 +61,8 @@ impl<'a> PluginRole<'a> {
             is_member: false,
         };
         match self {
-            // A Rego policy is run by the plugin `rego`, but its stage has the field `rego` instead of `plugin`.
+            // The stock plugin `rego` runs Rego policies. However, a stage has such a policy in its field `rego`, not
+            // in `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
                 of_stage(".rego")
             }
@@ -134,7 +135,7 @@ pub struct CandidateDefinition {
     /// The candidate's plugin. If the document omits its settings, grants or memory limit, they are inherited from the
     /// stage's plugin. All other fields are not inherited.
     pub plugin: PluginDefinition,
-    /// For which share of the stage's calls the candidate is called in addition to the plugin. Default: all.
+    /// The share of the stage's calls in which the candidate is called in addition to the plugin. Default: all calls.
     pub share: Share,
     /// The rollout, in which the candidate decides a growing share of the requests. Default: no rollout.
     pub rollout: Option<RolloutDefinition>,

@@ -30,7 +30,8 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
         plugin.allow = read_allow(&allow);
     }
     let (text, entrypoint) = (text?, entrypoint?);
-    // A policy that reads `data.inventory` finds in it the objects of the kinds that are granted to it.
+    // The setting `inventory` lists the kinds of objects that a policy finds in `data.inventory`. These are the kinds
+    // that the stage grants to its plugin.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
         let kinds = plugin
             .allow

@@ -57,7 +57,7 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // A changed URL does not count, because truncating a file cannot change it.
+    // A truncated file cannot contain a different URL. Therefore a change from one URL to another does not count.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {
@@ -111,7 +111,8 @@ impl HookKind for WebhookDefinition {
 pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     let mut fields = node.object()?;
     let protocol = read_protocol(&mut fields);
-    // If the protocol is missing or wrong, the address is checked by the rules of BCS, which are less strict.
+    // The protocol determines the rules for the address. If it is missing or wrong, the rules of BCS are used, which
+    // are less strict.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
     let before = fields.node().mistake_count();
     let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);

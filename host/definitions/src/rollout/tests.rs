@@ -18,7 +18,8 @@ fn share(text: &str) -> Share {
     text.parse().unwrap()
 }
 
-/// Returns the document of a chain with this rollout, which begins on line 9 in column 18. `more` is appended.
+/// Returns the document of a chain with this rollout, followed by the text `more`. The field `rollout` begins on line 9
+/// in column 18.
 fn document(rollout: &str, more: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  rules: [ {{ \
@@ -199,7 +200,8 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         );
         let count = now.iter().filter(|is_in| **is_in).count();
         let expected = requests.len() * usize::from(percent) / 100;
-        // The number scatters like a random one, so five standard deviations are tolerated.
+        // The number of included requests varies like that of a random choice, so five standard deviations are
+        // tolerated.
         assert!(count.abs_diff(expected) <= 112, "{count} of {percent}%");
         before = now;
     }

@@ -61,7 +61,8 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define. `mistakes` are those found by the parser.
+/// Returns the chains and exceptions that these documents define. `mistakes` contains the mistakes that the parser has
+/// already found.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -72,12 +73,13 @@ pub(crate) fn define<'a>(
     mistakes.into_result(definitions)
 }
 
-/// The definitions that have been accepted so far, and the names that they have taken.
+/// Collects definitions one by one, with the names that they take. Two definitions with the same name are a conflict,
+/// unless both allow it.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The taken names, by kind of thing (such as `binding`) and phase, with the location of the first definition of
-    /// the name, and whether others may share it.
+    /// (kind of thing such as `binding`, phase, name) of each taken name,
+    /// with (location of the first definition that has it, whether others may have it too).
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -117,7 +119,8 @@ impl Chains {
         }
     }
 
-    /// Returns the chains in this file that a single document defines.
+    /// Returns the chains in this file that consist of one document each. A chain of several documents, such as a
+    /// policy with its bindings, is left out.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)

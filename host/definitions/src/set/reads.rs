@@ -101,7 +101,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. `unnamed` may return the ID of one whose name cannot be read.
+    /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may return its ID.
+    /// Without an ID, the definition is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

@@ -25,8 +25,8 @@ pub struct StoredDefinition {
     pub line: u32,
     /// The definition's text with comments: a whole file, a document between `---`, or a list item without indentation.
     pub text: String,
-    /// The phase and name of its chain, such as `Mutating:pods`. It is missing if the definition has mistakes or
-    /// defines no chain by itself, like an exception or a policy's binding.
+    /// The phase and name of the chain that the definition defines, such as `Mutating:pods`. It is missing if the
+    /// definition has mistakes, or defines no chain by itself, like an exception or a policy's binding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,
@@ -51,7 +51,8 @@ impl ParsedDefinition<'_> {
         !self.root.path().is_empty()
     }
 
-    /// Returns the chain that this definition alone defines; `None` if it is incomplete or, like a binding, a part.
+    /// Returns the chain that this definition defines alone. Returns `None` if the definition is incomplete, or if it
+    /// is only a part of a chain, such as a binding.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
         let mut chains = Chains::default();
         chains.add(self.read, &mut Mistakes::new());

@@ -272,7 +272,8 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let stray = entries(&[binding("b", "gone")]);
     assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
 
-    // A constraint that is invalid or has no template is treated like a binding without a policy: it is set aside.
+    // A constraint depends on its template, as a binding depends on its policy. A constraint without a template, or
+    // with invalid parameters, is set aside.
     let number = "{ most: { type: integer } }";
     let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
     assert_eq!(sorted(&both, &[], keep), "few: one two\n");

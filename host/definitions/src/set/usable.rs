@@ -67,9 +67,9 @@ pub enum Served {
     Nothing,
     /// The last valid version of the definition.
     LastVersion,
-    /// The definition itself, but with the modules that it used before.
+    /// The new version of the definition, but with the modules of the previous version.
     LastModules,
-    /// The definition itself. Stages whose modules are missing fail, and their failure policies decide.
+    /// The new version of the definition. A stage whose module is missing fails, and its failure policy decides.
     FailingStages,
 }
 
@@ -103,10 +103,11 @@ pub struct Usable {
 }
 
 impl DefinitionSet {
-    /// Sets aside the entries that cannot be used. Files are kept, and [`chains`](Self::chains) reports their mistakes.
+    /// Sets aside the entries that cannot be used. Files are never set aside here: [`chains`](Self::chains) reports the
+    /// mistakes in them.
     ///
-    /// `in_force` are the texts that are live now. Of two conflicting definitions, the one in force stays; if neither
-    /// is in force, the one whose path sorts first, so that all replicas decide alike.
+    /// `in_force` are the texts that are live now. If two definitions conflict, the one that is in force stays. If
+    /// neither is in force, the one whose path sorts first stays, so that all replicas decide alike.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
@@ -179,7 +180,7 @@ impl DefinitionSet {
 /// Divides the definitions into usable and unusable ones. They are added one by one.
 struct Classifier<'a> {
     set: &'a DefinitionSet,
-    /// The definitions in files, and in those entries that have been accepted so far.
+    /// The definitions of all files, and of each entry that has been accepted so far.
     chains: Chains,
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
@@ -197,7 +198,8 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects entries that need a definition that is missing or contradicts them, as a binding needs its policy.
+    /// Rejects entries that depend on another definition, as a binding depends on its policy, if that definition is
+    /// missing or contradicts them.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -271,7 +273,8 @@ impl Usable {
         }
     }
 
-    /// Returns the set to serve: the usable definitions, and the last versions that are served instead of others.
+    /// Returns the set to serve. It consists of the usable definitions, and of the last valid versions that are served
+    /// instead of unusable definitions.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.withheld_paths.contains(&file.path);
         let files = self
@@ -335,7 +338,7 @@ impl Usable {
             },
             is_transient,
         });
-        // If a definition depends on this one, as a constraint depends on its template, it is set aside too.
+        // Other entries may depend on this definition, as a constraint depends on its template. They are set aside too.
         let unbound = by_file(&self.served().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));

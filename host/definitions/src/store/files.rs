@@ -125,7 +125,8 @@ impl FileStore {
                     Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
-                // The state is recorded before the texts are read, so that a change during the read is noticed later.
+                // The state of the files is recorded first. If a file changes while its text is read, its state then
+                // differs from the recorded one.
                 let seen = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
@@ -179,7 +180,8 @@ impl DefinitionStore for FileStore {
         self.read.send_replace(Some(seen));
         self.warn_of_empty_directories().await?;
         let mut complete = self.complete.lock().await;
-        // The values are cloned, not taken, because this future may be dropped while it waits below.
+        // The caller may drop this future while it waits in `blocking`. Values that had been taken would then be lost,
+        // so they are cloned.
         let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut found) = self
             .blocking(move || (Complete::after(last, &found, &forms), found))
@@ -243,7 +245,8 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// The files and definitions that were last read without mistakes. If files contain less later, they may be incomplete.
+/// The files that were last read without mistakes, and their definitions. If the next read finds less in them, a file
+/// may be half-written.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
@@ -275,8 +278,8 @@ impl Complete {
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
-    /// Returns whether the files may be half-written: a file was truncated, a new file is blank, or the definitions
-    /// enforce less than before.
+    /// Returns whether a file may be half-written. This is the case if a file was truncated, if a new file is blank, or
+    /// if all definitions together enforce less than before.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

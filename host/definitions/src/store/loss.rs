@@ -1,4 +1,4 @@
-//! Decides whether a change of the definitions may be the result of a truncated file.
+//! Finds out whether definitions enforce less than before. If so, a file may have been truncated while it was written.
 
 use std::collections::HashMap;
 

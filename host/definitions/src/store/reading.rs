@@ -185,7 +185,8 @@ impl FileListing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // The opened file must be the listed one, because a link may have been swapped in between.
+                // A link may have been swapped after the files were listed. Then this is not the file that was listed,
+                // so the read is given up.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
@@ -226,7 +227,8 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        // A subdirectory with such a name is included. Reading it fails, and so the mistake is reported.
+        // A subdirectory may be named like a definition file, such as `a.yaml`. It is included, so that reading it
+        // fails and the mistake is reported.
         if is_definition(&file) {
             files.push(file);
         }

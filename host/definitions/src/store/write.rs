@@ -23,7 +23,8 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // The failed change is undone too: perhaps the file was replaced, and only its directory was not synced.
+            // The failed change is undone too. If only syncing its directory has failed, its file has already been
+            // replaced.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {
@@ -75,7 +76,8 @@ impl StagedChange {
         };
         let path = real_path(change).map_err(failed)?;
         let existing = text_of(&path).map_err(failed)?;
-        // If the text ends within a UTF-8 character, the file was truncated. Such a file may be replaced.
+        // A text that ends inside a UTF-8 character was truncated. Its file may be replaced, although the text is not
+        // the expected one.
         let is_cut = existing
             .as_deref()
             .is_some_and(|existing| str::from_utf8(existing).is_err());
@@ -103,7 +105,7 @@ impl StagedChange {
     }
 }
 
-/// The beginning of a draft's name. The next constant is the number of random letters and digits after it.
+/// A draft's name is this prefix, followed by `RANDOM` random letters and digits.
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 
@@ -115,7 +117,8 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
         // The umask of the process removes bits from this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
-    // The lock shows that the draft is in use. It may fail, because some file systems do not support locks.
+    // The lock shows other processes that the draft is in use. Some file systems do not support locks, so a failure is
+    // ignored.
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
         // A rename would replace even a file that must not be written, so the permission is checked first.
@@ -181,7 +184,7 @@ fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
 fn real_path(change: &FileChange) -> io::Result<PathBuf> {
     if change.before.is_some() && change.after.is_some() {
         match fs::canonicalize(&change.path) {
-            // There is no file to replace. Reading its text reports this later.
+            // A missing file is not an error here. It is reported later, when its text is read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             path => return path,
         }

@@ -88,7 +88,7 @@ impl RecordedAnswer {
             .collect();
         theirs.sort_by_key(|(key, _)| *key);
         ours.sort_by_key(|(key, _)| *key);
-        // For refused requests, audit annotations were not recorded.
+        // The recorded responses to refused requests have no audit annotations, so there is nothing to compare.
         let are_recorded = self.status < 400;
         (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
     }
@@ -186,7 +186,8 @@ fn is_of_jobs(value: &Value) -> bool {
     value.pointer("/labels/job-name").is_some()
 }
 
-/// Sets the default values that the API server would set in the object, as far as the recorded cases contain them.
+/// Sets the default values that the API server sets in an object. Only defaults that occur in the recorded cases are
+/// known.
 pub(crate) fn defaulted(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata

@@ -71,7 +71,7 @@ impl ClusterReader for RecordedObjects {
         query: &ClusterQuery,
         _: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
-        // The selector has one label with one value, because the recorded cases have no other selectors.
+        // The recorded cases select objects only by one label with one value, so other selectors are not supported.
         let wanted = query
             .label_selector
             .trim_end_matches(')')

@@ -12,7 +12,8 @@ const KINDS: &str =
 const ORDER: &str = "Go goes through a map in a random order.";
 const OTHER_PARTY: &str = "The API server does this itself, between policies; a webhook is sent the result.";
 
-/// The requests in `cases.jsonl` with a different outcome, by the name of the case and the number of the request.
+/// The requests in `cases.jsonl` whose outcome differs from that of kube-apiserver: (name of the case and number of the
+/// request, reason of the difference).
 pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("m-jp-obj#0", PANIC),
     ("m-jp-rename#0", IDENTITY),

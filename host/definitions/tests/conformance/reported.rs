@@ -26,7 +26,7 @@ async fn outcome(name: &str) -> Outcome {
 
 #[tokio::test]
 async fn mutations_from_bug_reports_have_the_result_of_kube_apiserver() {
-    // (directory of the bug report, JSON Pointer into the object, value there after the mutation)
+    // (directory of the bug report, JSON Pointer, value at the pointer in the mutated object)
     for (name, pointer, expected) in [
         (
             "map-apply-dup-env-touched",

@@ -47,7 +47,7 @@ fn pod_create() -> Request {
     request
 }
 
-/// For each request, the expected review has the same fields as the one that kube-apiserver 1.36 sends.
+/// The webhook gets reviews with the same fields as those that kube-apiserver 1.36 sends for the same requests.
 #[tokio::test]
 async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     let mut pod_exec = Request::new(
@@ -204,8 +204,8 @@ enum ExpectedVerdict {
 
 const EMPTY: &str = "the webhook denied the request without explanation";
 
-/// Each row expects the outcome that its answer has in kube-apiserver. In rows that begin with "ours", Admittance
-/// differs from it. `UID` stands for the uid of the request.
+/// Each row contains a webhook's response and the outcome that it has in kube-apiserver. Only rows that begin with
+/// "ours" contain a different outcome, which is that of Admittance. `UID` stands for the uid of the request.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use ExpectedVerdict::{Allow, Deny, Invalid, Patch};
@@ -631,8 +631,8 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
     assert_eq!(received.load(Ordering::SeqCst), 11);
 }
 
-/// Every Content-Type is accepted, even an invalid one, although kube-apiserver refuses that. A Content-Encoding is
-/// refused, because the request does not allow any encoding.
+/// The response of a webhook may have any Content-Type, even an invalid one that kube-apiserver refuses. An encoding
+/// such as `gzip` is refused, because the request has not asked for it.
 #[tokio::test]
 async fn an_answer_may_have_any_content_type_but_no_encoding() {
     for (name, value, is_taken) in [

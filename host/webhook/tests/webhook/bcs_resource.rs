@@ -9,7 +9,7 @@ use crate::{
     server::{always, answer, echo},
 };
 
-/// As from the BCS driver, the body of the request is the object itself.
+/// The body of the request is the object itself, without an AdmissionReview around it. The BCS driver sends the same.
 #[tokio::test]
 async fn a_resource_is_sent_as_bcs_sends_it() {
     let (mut server, webhook) = serve(Protocol::BcsResource, echo());

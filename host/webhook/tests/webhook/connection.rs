@@ -51,7 +51,7 @@ async fn connections_to_a_webhook_server_are_reused() {
         assert!(replaces(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // The next webhook trusts an additional CA, so it needs its own connection.
+        // This webhook trusts one CA more than those above, so it cannot share their connection.
         let wider = WebhookConfig {
             ca_bundle: Some(vec![
                 authority.certificate(),
@@ -117,7 +117,7 @@ async fn a_dropped_call_ends_its_connection_attempt() {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
         accepted = listener.accept() => accepted.unwrap().0,
     };
-    // The call was dropped, so the connection ends. Until then, at most a ClientHello was sent.
+    // The dropped call has closed its connection. The client had sent at most a ClientHello.
     let mut hello = Vec::new();
     stream.read_to_end(&mut hello).await.unwrap();
 }

@@ -131,7 +131,7 @@ struct ConnectionServer {
 impl ConnectionServer {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| self.clone().answer(request));
-        // The result is ignored: it only tells how the client closed the connection.
+        // The result only tells how the client has closed the connection, so it is ignored.
         let _ = auto::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
             .await;

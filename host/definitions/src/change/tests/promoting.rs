@@ -44,7 +44,7 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
             "{ name: s, plugin: { source: file:a.wasm, settings: { old: true } }, candidate: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
             "{ name: s, plugin: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
         ),
-        // A field of the candidate without a value counts as missing.
+        // A field of the candidate that has no value, such as `settings: ,` or `memory: ~`, counts as missing.
         (
             "{ name: s, plugin: { source: file:a.wasm, digest: , settings: { a: 1 } }, candidate: { source: file:é.wasm, settings: , memory: ~ } }",
             "{ name: s, plugin: { source: file:é.wasm, settings: { a: 1 } } }",

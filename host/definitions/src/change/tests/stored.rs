@@ -111,7 +111,7 @@ fn a_change_writes_entries_of_a_store() {
     let changed = |text: &str| text.replace("CREATE", "UPDATE");
     let updated = changed(&b);
     let pretty = |text: &str| format!("{:#}", serde_json::from_str::<serde_json::Value>(text).unwrap());
-    // (applied text, summary of the change, resulting text of the entry `b` or of the new entry)
+    // (applied text, summary of the change, text of the entry afterwards)
     let table = [
         (b.clone(), "AdmissionChain/b Unchanged;", b.clone()),
         (pretty(&b), "AdmissionChain/b Unchanged;", b.clone()),
@@ -209,7 +209,8 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
     }
 }
 
-/// At the path of the new definition, the store has another definition, or a text that is not a definition.
+/// The path for the new definition is already taken: the entry there is another definition, or is not a definition at
+/// all.
 #[test]
 fn an_entry_with_another_definition_is_not_overwritten() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
@@ -224,7 +225,8 @@ fn an_entry_with_another_definition_is_not_overwritten() {
     }
 }
 
-/// A relative path starts in the directory of its file, and an entry has no directory.
+/// A relative path starts in the directory of the file that contains it. An entry of a store has no directory, so its
+/// paths must be absolute.
 #[test]
 fn a_relative_path_in_an_entry_is_a_mistake() {
     let path = |place: &str, column: usize| {

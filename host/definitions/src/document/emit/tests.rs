@@ -13,7 +13,8 @@ fn read(text: &str) -> Json {
 
 #[test]
 fn strings_that_yaml_reads_as_other_types_are_quoted() {
-    // (string, its YAML). What YAML 1.1 would read as a boolean, number, timestamp or merge key is quoted.
+    // (string, the YAML that is written for it)
+    // Quotes are necessary if YAML 1.1 reads the bare text as another type. For example, `on` is a boolean.
     for (text, written) in [
         ("pods", "pods"),
         ("/mutate", "/mutate"),

@@ -164,7 +164,8 @@ impl<'a> Node<'a> {
         self.one_of(W::ENUM_NAME, W::KEYWORDS)
     }
 
-    /// Reads one of these words. Case matters. Messages call such a word `what`, for example `failure policy`.
+    /// Reads one of these words, in exactly this case. `what` is the name of such words in messages, for example
+    /// `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
         self.matching_word(what, words, |text, word| text == word)
     }

@@ -51,7 +51,8 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_uses_the_last_value() {
 
 #[test]
 fn some_yaml_is_not_read_as_kubectl_reads_it() {
-    // kubectl refuses each of these texts, although it is valid YAML 1.2. The parser reads it as these values.
+    // kubectl refuses these texts, although they are valid YAML 1.2. This parser accepts them: (text, values of its
+    // documents).
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),
         ("a: 1\n...\nb: 2\n", json!([{"a": 1}, {"b": 2}])),
@@ -68,7 +69,8 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
     ] {
         assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
     }
-    // kubectl accepts each of these texts. Here, the parser refuses it, or JSON cannot represent a value in it.
+    // kubectl accepts each of these texts. This program refuses them, because the parser fails or because JSON cannot
+    // represent a value.
     for (text, expected) in [
         ("{a: 1}# c", "comments must be separated"),
         ("a: 'x'# c", "comments must be separated"),

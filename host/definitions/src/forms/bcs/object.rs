@@ -107,7 +107,7 @@ impl BcsObject {
         Self(fields)
     }
 
-    /// Returns the object as JSON text, as a store of entries contains it.
+    /// Returns the object as JSON text, in the format of an entry in a store.
     pub fn to_text(&self) -> String {
         format!("{:#}\n", Json::Object(self.ordered_fields()))
     }
@@ -152,12 +152,14 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// Returns the object of a BCS definition: the document, or a custom resource's `spec`; `None` for other systems.
+    /// Returns the BCS object in this definition: the document itself or, if it is a custom resource, its `spec`.
+    /// Returns `None` if this is not a BCS definition.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(object)
     }
 
-    /// Returns the text to apply to replace the object of this BCS definition; `None` for other systems.
+    /// Returns a definition text that, when it is applied, replaces the object in this BCS definition with `object`.
+    /// Returns `None` if this is not a BCS definition.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {

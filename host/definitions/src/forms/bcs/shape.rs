@@ -18,7 +18,7 @@ pub(super) struct ShapeField {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
-    /// The driver omits the field if it is unset or has an empty value.
+    /// The driver leaves the field out of its responses if the field is unset or empty.
     Omitted,
     Null,
     Empty,
@@ -58,7 +58,7 @@ const HOOK: Shape = Shape::Object(&[
     field("failurePolicy", UnsetValue::Empty, Shape::Any),
     field("clientConfig", UnsetValue::Null, CLIENT),
     field("namespaceSelector", UnsetValue::Null, SELECTOR),
-    // The next fields are additions of this program, which the BCS driver does not have.
+    // `plugin` and the fields after it are additions of this program. The BCS driver does not have them.
     field("plugin", UnsetValue::Omitted, Shape::Any),
     field("candidate", UnsetValue::Omitted, Shape::Any),
     field("timeout", UnsetValue::Omitted, Shape::Any),
@@ -134,7 +134,8 @@ impl Shape {
 }
 
 impl ShapeField {
-    /// Returns the key with which an object spells this field. The documented spelling is preferred to others.
+    /// Returns the key by which an object contains this field, in any case. A key in the documented spelling is
+    /// preferred.
     fn key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {
             return Some(self.name.to_owned());

@@ -11,7 +11,8 @@ const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metada
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service"}}]}"#;
 
-/// The definition in the response of an older BCS driver, with Go's names of fields, from BCS's API documentation.
+/// The response of an older BCS driver, from BCS's API documentation. It has Go's names of fields, such as
+/// `ResourcesRef`.
 const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
@@ -172,7 +173,7 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// In each object, at any depth, that has all of these members, replaces their values.
+/// Replaces the values of these members in every object, at any depth, that has all of the members.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
@@ -198,7 +199,8 @@ const URL: &str = "clientConfig: { url: 'https://h.example' }";
 
 #[test]
 fn a_bcs_hook_is_read_with_its_defaults() {
-    // (fields of a hook after its name, summary of the resulting stage)
+    // (fields of a hook, expected stage)
+    // The stage is written as failure policy, timeout, mode, namespace selector and address.
     let table = [
         (
             "clientConfig: { url: 'http://h.example/a' }",
@@ -375,7 +377,7 @@ fn mistakes_outside_the_hooks_are_reported_with_their_locations() {
 #[test]
 fn a_definition_without_hooks_is_a_chain_without_stages() {
     let text = "kind: AdmissionWebhook\nmetadata: {name: a, namespace: b}\nresourcesRef: {operation: Create, kind: DAEMONSET}\nadmissionWebhooks: []\n";
-    // Go writes an empty list as null, so both are tested.
+    // Go writes an empty list as `null`, so the test reads the text with `[]` and with `null`.
     for text in [text, &text.replace("[]", "null")] {
         let chains = load_text("f", text).unwrap();
         assert_eq!(chains[0].stages, []);

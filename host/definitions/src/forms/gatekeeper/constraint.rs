@@ -139,7 +139,7 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// Warns if the constraint applies only to generated objects.
+    /// Warns if the constraint applies only to generated objects. Called if there is no ExpansionTemplate.
     pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
         (self.matching.source == ObjectSource::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";

@@ -28,7 +28,8 @@ pub(super) struct ExpansionDocument {
     enforcement: Option<Enforcement>,
 }
 
-/// A sequence of expansion templates. Each generates from the object of its predecessor, the first from a request's.
+/// A sequence of expansion templates. The first one generates an object from the object of a request. Each further one
+/// generates an object from the object that the template before it has generated.
 #[derive(Clone)]
 pub(super) struct ExpansionPath<'a> {
     first: &'a ExpansionDocument,

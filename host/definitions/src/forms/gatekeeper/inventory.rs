@@ -6,7 +6,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // In a reference, the kind follows the version. For namespaced objects, the namespace precedes the version.
+        // A reference is `inventory.cluster[version][kind]` or `inventory.namespace[namespace][version][kind]`. All
+        // segments before the kind are skipped.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,
@@ -21,8 +22,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     Some(kinds)
 }
 
-/// Splits the first segment from a reference, and returns its name and the rest. A segment is `.a` or `["a"]`, or
-/// `[a]`, which is a variable and has no name. Returns `None` at the end of the reference.
+/// Splits the first segment from a reference, and returns its name and the rest. The segments `.a` and `["a"]` have the
+/// name `a`. The segment `[a]` is a variable, and has no name. Returns `None` at the end of the reference.
 fn segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
         let end = name

@@ -1,6 +1,7 @@
 //! Reads Gatekeeper's mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
 //!
-//! All mutators form one stage, because Gatekeeper applies them repeatedly until the object no longer changes.
+//! All mutators together form a single stage. Gatekeeper applies them one after another, again and again until the
+//! object no longer changes, so they cannot be separate stages.
 
 mod parameters;
 
@@ -25,7 +26,8 @@ use crate::{
     selectors,
 };
 
-/// The chain of all mutators. Chains are called in the order of their names, so it begins like Gatekeeper's webhooks.
+/// The name of the chain of all mutators. It begins like the names of Gatekeeper's webhook configurations, so that the
+/// chain has the same place among other chains, which are called in alphabetical order.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -46,7 +48,8 @@ pub(super) struct MutatorDocument {
     kind: MutatorKind,
     name: String,
     pub(super) source: Location,
-    /// The kinds of objects that the mutator changes. The list is empty for `AssignMetadata`, which changes all kinds.
+    /// The kinds of objects that the mutator changes. An `AssignMetadata` lists no kinds, because it changes objects of
+    /// all kinds.
     apply_to: Vec<ApplyTo>,
     matching: Match,
     mutator: Mutator,
@@ -103,7 +106,7 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
         let mut words = |name: &'static str, fix: &str| {
             let node = fields.required(name, fix)?;
             let words = node.filled_list_of(fix, |word| word.string())?;
-            // In `applyTo`, Gatekeeper does not treat `*` as a wildcard.
+            // Gatekeeper has no wildcards in `applyTo`: it takes `*` literally.
             if words.contains(&"*") {
                 return node.reject("`*` has no meaning in `applyTo`", fix);
             }
@@ -129,7 +132,8 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports another mutator for the same objects whose location contradicts this one. Gatekeeper applies neither.
+    /// Reports another mutator for the same objects if its location contradicts the location of this one. Gatekeeper
+    /// applies neither of the two.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],

@@ -10,7 +10,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The next two fields: namespaces excluded from constraints at admission, and from mutation. Both may be globs.
+    /// The namespaces whose requests no constraint checks. The next field lists the namespaces whose objects no mutator
+    /// changes. Both may contain globs.
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_from_mutation: Vec<String>,
 }
@@ -35,7 +36,7 @@ pub(super) fn read_config(root: &Node<'_>) -> Option<SyncDocument> {
         for entry in spec.get("match", Vec::new(), Node::list) {
             read_exclusion(&entry, &mut sync);
         }
-        // These fields affect only Gatekeeper's own program, so they are ignored.
+        // These fields configure Gatekeeper itself. They have no effect on this program, so they are ignored.
         spec.ignore(&["validation", "readiness"]);
     }
     Some(sync)

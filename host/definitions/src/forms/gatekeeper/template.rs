@@ -272,7 +272,8 @@ impl RegoCode {
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // In a dry run, the plugin denies too, but the mode of the stage is `Audit`, which only records the denial.
+            // The mode `Audit` of a stage turns its denials into records. Therefore the plugin of a dry run can deny
+            // requests as usual.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

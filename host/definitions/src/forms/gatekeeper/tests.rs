@@ -318,7 +318,8 @@ fn mistakes_in_templates_and_constraints_are_reported() {
         let found = mistake(&text);
         assert!(found.contains(expected), "{expected}: {found}");
     }
-    // For a parameter that the schema lacks, there is only a warning, because Kubernetes drops the field.
+    // A parameter that is missing in the template's schema causes only a warning, because Kubernetes drops such a
+    // field.
     let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
     let warnings = warnings(&chain);
     let of_field = |warning: &&String| {
@@ -329,7 +330,8 @@ fn mistakes_in_templates_and_constraints_are_reported() {
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
 
-/// A CustomResourceDefinition has these fields. In a template, Gatekeeper ignores them.
+/// The fields of `names` in a CustomResourceDefinition, such as `plural`, are accepted in a template. Gatekeeper
+/// ignores them there.
 #[test]
 fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
     let names =
@@ -339,7 +341,8 @@ fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
     assert_eq!(one(&text).name, "limits");
 }
 
-/// A policy for OPA finds the request in `input.request`, but Gatekeeper has only `input.review` (gatekeeper#3545).
+/// A Rego policy that was written for OPA alone may read `input.request`. Gatekeeper provides only `input.review`, so
+/// such a policy finds nothing (gatekeeper#3545).
 #[test]
 fn a_template_that_reads_missing_input_gets_a_warning() {
     let text = REGO.replace("input.review.namespaceObject", "input.request.object");

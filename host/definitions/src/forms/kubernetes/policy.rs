@@ -241,8 +241,8 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// Creates the policy's chain with a stage for each binding, sorted by name. Warns about type errors in
-    /// expressions.
+    /// Creates the policy's chain. It has a stage for each binding, in the order of the bindings' names. Warns about
+    /// type errors in the expressions.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],

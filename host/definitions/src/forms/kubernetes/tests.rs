@@ -24,8 +24,8 @@ const WEBHOOK: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns a webhook configuration after a change. Each line `field: value` of the change adds or replaces a field of
-/// its webhook. A change that begins with `- ` is a second webhook.
+/// Returns a webhook configuration with a change. Each line `field: value` of the change adds or replaces a field of
+/// the webhook. If the change begins with `- `, it is a second webhook instead.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
     let (of_first, second) = if change.starts_with("- ") {
         ("", change)
@@ -59,7 +59,8 @@ fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, Str
         .map_err(|mistakes| mistakes.to_string())
 }
 
-/// Returns the mistakes in a validating `v1` configuration, without the file and the path of the first webhook.
+/// Returns the mistakes in a validating `v1` configuration with this change. The name of the file and the path of the
+/// first webhook (`webhooks[0]`) are cut off.
 fn mistakes_after(change: &str) -> String {
     match read("Validating", "v1", change) {
         Ok(_) => String::new(),
@@ -104,7 +105,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> LabelRequiremen
     LabelRequirement::new(key, operator, values).unwrap()
 }
 
-/// The document looks as an API server returns it.
+/// The document has the fields that an API server adds, such as `managedFields`.
 #[test]
 fn a_webhook_configuration_becomes_a_chain() {
     let text = format!(
@@ -238,13 +239,13 @@ webhooks:
     assert_eq!(load_text("hooks/f.yaml", &text).unwrap(), [expected]);
 }
 
-/// The defaults are kube-apiserver's for `admissionregistration.k8s.io/v1` and `v1beta1`.
+/// An unset field gets the same default as in kube-apiserver. The defaults of `v1` and `v1beta1` differ.
 #[test]
 fn unset_fields_have_the_defaults_of_their_version() {
     let only = "sideEffects:\nadmissionReviewVersions:";
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\nsideEffects:\nadmissionReviewVersions:";
-    // (version, change of the webhook, phase, resulting settings). The settings are failure policy, match policy,
-    // timeout, side effects, reinvocation policy and review versions.
+    // (version, change of the webhook, phase, resulting settings)
+    // The settings are failure policy, match policy, timeout, side effects, reinvocation policy and review versions.
     let table = [
         ("v1", "", "Mutating", "Fail Equivalent 10s None Never [V1]"),
         ("v1", "", "Validating", "Fail Equivalent 10s None Never [V1]"),

@@ -26,7 +26,7 @@ pub(crate) struct WrittenExpression {
     location: ValueLocation,
 }
 
-/// Two expressions are equal if their roles and texts are, even if their locations differ.
+/// Locations are not compared: two expressions with the same role and text are equal wherever they are written.
 impl PartialEq for WrittenExpression {
     fn eq(&self, other: &Self) -> bool {
         (self.role, &self.text) == (other.role, &other.text)
@@ -114,7 +114,7 @@ pub(super) fn misfits(
     if seen.is_empty() {
         compare(None, "");
     }
-    // The built-in kinds are iterated in no fixed order, so the warnings are sorted.
+    // The order in which the built-in kinds are checked is not fixed, so the warnings are sorted.
     warnings.sort_by_key(|warning: &Mistake| (warning.location.line, warning.message.clone()));
     warnings
 }

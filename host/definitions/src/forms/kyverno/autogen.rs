@@ -8,7 +8,8 @@ use crate::forms::kubernetes::policy::MatchConstraints;
 /// The place of a Pod or a Pod template in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
-    /// There is no Pod template: the object is the Pod itself, or of another kind that the policy names.
+    /// There is no Pod template. The object is the Pod itself, or an object of another kind for which the policy is
+    /// written.
     Object,
     /// The Pod template is in the object's `spec`.
     Template,
@@ -106,7 +107,8 @@ impl PodPlacement {
         }
     }
 
-    /// Rewrites an expression for objects with this placement, like Kyverno. For match conditions, `role` is `None`.
+    /// Rewrites an expression for objects that contain a Pod template at this place, as Kyverno does. `role` is `None`
+    /// if the expression is a match condition.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,
@@ -160,7 +162,8 @@ impl PodPlacement {
     }
 }
 
-/// Replaces the beginning `from` of paths with `to`, except in the namespace's path: Pod templates have no namespace.
+/// Replaces the beginning `from` of paths with `to`. A path to the namespace, such as `object.metadata.namespace`, is
+/// kept, because a Pod template has no namespace.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut parts = text.split(from);

@@ -66,7 +66,8 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
-        // The expressions are the same for every placement, so their mistakes were reported above.
+        // All placements have the same expressions. Mistakes in them have already been reported for the first
+        // placement.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, placement);
@@ -198,7 +199,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // The field has no effect here: audits evaluate every chain, even if background scans are disabled.
+    // The field has no effect here. Audits evaluate every chain, even if its policy disables background scans.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }

@@ -401,7 +401,7 @@ fn labels_and_annotations_must_be_strings_as_in_an_api_server() {
             assert!(found.contains(expected), "{found}");
         }
     }
-    // A label or annotation may be null, because an API server reads null as an empty string.
+    // An API server reads a label or annotation without a value as an empty string, so null is accepted here.
     let text = of_pods("ValidatingPolicy", "validations: [{ expression: \"true\" }]");
     one(&text.replace("name: p,", "name: p, annotations: { mine: },"));
 }

@@ -435,7 +435,8 @@ fn namespace_selectors_by_name_and_by_label_are_read() {
     }
 }
 
-/// `kubectl get -o yaml` prints fields that an API server adds. Mistakes in all other fields are still reported.
+/// `kubectl get -o yaml` prints fields that an API server has added. They are ignored, but mistakes in all other fields
+/// are reported.
 #[test]
 fn fields_that_the_api_server_adds_are_ignored() {
     let text = |kind: &str, more: &str| {

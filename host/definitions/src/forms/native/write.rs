@@ -18,7 +18,7 @@ pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
     }
-    // A native chain has one match policy for all its rules, so that of the first rule is written.
+    // A native chain has a single match policy, which applies to all its rules. The one of the first rule is written.
     let match_policy = chain.rules.first().map(|rule| rule.match_policy);
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());
@@ -147,7 +147,8 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // To keep the order, a label is written into `matchLabels` only if no expression precedes it.
+            // The order of the requirements must not change, and `matchLabels` is read first. Therefore a label is
+            // written there only if no expression precedes it.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

@@ -13,7 +13,8 @@ use crate::{
 const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
-/// Annotations that OpenKruise itself writes, when it updates Pods in place. They cause no warning.
+/// Annotations that OpenKruise itself writes when it updates Pods in place. This program ignores them without a
+/// warning.
 const WRITTEN: [&str; 2] = [
     "kruise.io/sidecarset-hash",
     "kruise.io/sidecarset-hash-without-image",
@@ -88,7 +89,8 @@ impl Canary {
     }
 }
 
-/// In the stage of a canary's base, excludes the Pods that the canary selects.
+/// A Pod that both select gets only the canary, not its base. Therefore the stage of the base excludes the Pods that
+/// the canary selects.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

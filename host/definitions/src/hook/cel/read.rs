@@ -25,7 +25,7 @@ struct ExpressionReader<'r> {
     rewrite: Option<&'r ExpressionRewrite<'r>>,
 }
 
-/// Returns the rewritten text of an expression with this role. For a match condition, the role is `None`.
+/// Returns the rewritten text of an expression. The role is `None` if the expression is a match condition.
 type ExpressionRewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
 
 impl ExpressionReader<'_> {

@@ -23,7 +23,7 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without settings inherits those of the stage's plugin.
+    // A candidate without settings inherits the settings of the stage's plugin, so the location is searched there.
     let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()
@@ -34,12 +34,14 @@ pub fn setting_location(
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
-        // A SidecarSet has no settings: its `spec` becomes the setting `sidecarSet` of the plugin that injects it.
+        // A SidecarSet has no settings of its own. Its `spec` becomes the setting `sidecarSet` of the plugin that
+        // injects it.
         None => (stage.child("spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
         let part = unescaped_token(part);
-        // A Rego policy is the setting `rego` of its plugin, but in a native stage it is in the field `text` or `file`.
+        // The plugin gets a Rego policy as its setting `rego`. A native stage has the policy in the field `text` or
+        // `file` instead.
         let other = || (part == "rego").then(|| node.child("text").or_else(|| node.child("file")));
         let Some(next) = node.child(&part).or_else(|| other().flatten()) else {
             break;
@@ -47,7 +49,8 @@ pub fn setting_location(
         node = next;
     }
     let mut location = node.location();
-    // In YAML, a text of several lines is a block that begins on its first line. In JSON, such a text is on one line.
+    // A YAML text of several lines is a block, and its location is that of its first line. A JSON text is on a single
+    // line, so its location needs no change.
     let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
     if let Some(line) = line
         && !document::is_named_json(Path::new(&location.file))
@@ -58,7 +61,8 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the location of the module reference in the stage that begins at `stage`, if it is still there.
+/// Returns the location of the module reference in the stage that begins at `stage`. Returns `None` if the file no
+/// longer contains it.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
@@ -67,7 +71,8 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let module = candidate
         .or_else(|| source("plugin"))
         .or_else(|| stage.child("spec")?.child("module"))
-        // A member of a native group has `source` in its own entry, and a member of a Kubewarden group `module`.
+        // The stage may also be a member of a group. A member of a native group has the field `source`, and a member of
+        // a Kubewarden group has `module`.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

@@ -47,7 +47,8 @@ pub(crate) fn read_in_place_of_client<'a>(
             None
         }
         (Some(client), Some(plugin)) => {
-            // Only one of the two is allowed. Both are read, so that their own mistakes are reported as well.
+            // A `clientConfig` and a `plugin` exclude each other. Both are read anyway, so that the mistakes in each
+            // are reported too.
             read_client(&client);
             read(&plugin);
             let fix = format!("keep one of them, or make two {what}s");
@@ -164,7 +165,7 @@ fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'stati
 }
 
 fn read_share(node: &Node<'_>) -> Option<Share> {
-    // A share such as `10%` is a string. Without `%`, YAML parses it as a number, so the message suggests the string.
+    // YAML reads a share without `%`, such as `10`, as a number. The message then suggests `10%`.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),

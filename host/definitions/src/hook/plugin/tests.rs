@@ -7,8 +7,8 @@ use crate::{CandidateDefinition, ChainDefinition, ModuleReference, PluginDefinit
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// For each policy system that has stages with plugins, returns a document whose stage has these fields, the line of
-/// the fields, and the path of the stage. The fields begin in column 7.
+/// Returns one row for each kind of document that has stages with plugins: (document whose stage has these fields, line
+/// of the fields, path of the stage). The fields begin in column 5 or, in the last document, in column 7.
 fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
     let bcs = format!(
         "resourcesRef: {{ operation: Create, kind: Application }}\nadmissionWebhooks:\n  - name: s\n      {fields}\n"
@@ -128,7 +128,8 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
 #[test]
 fn mistakes_in_candidates_are_reported_with_their_locations() {
     let range = "0.01% to 100%, with at most two digits after the point";
-    // (fields of a stage; column, field and message of the expected mistake)
+    // (fields of a stage, expected mistake)
+    // A mistake is written as column, field and message.
     let table = [
         (
             "candidate: { share: 10% }",

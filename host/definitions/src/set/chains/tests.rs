@@ -191,7 +191,7 @@ fn chains_are_sorted_by_phase_and_name() {
 
 #[test]
 fn each_item_of_a_list_is_a_definition() {
-    // The list looks as `kubectl get` prints it.
+    // `kubectl get -o yaml` prints a list in this form.
     let text = format!(
         "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
         hooks("Validating", "a"),
@@ -208,7 +208,8 @@ fn each_item_of_a_list_is_a_definition() {
     let beside = crate::ModuleReference::File("chains/s.wasm".into());
     assert_eq!(plugin.source, beside);
 
-    // In a list that the API server returns, the items have no `kind`. The kind of the list tells it.
+    // An API server omits the `kind` in the items of a list, because the kind of the list
+    // (`ValidatingWebhookConfigurationList`) tells it.
     for (phase, version, policy) in [("Mutating", "v1", "Fail"), ("Validating", "v1beta1", "Ignore")] {
         let text = format!(
             "{{\"kind\":\"{phase}WebhookConfigurationList\",\"apiVersion\":\"admissionregistration.k8s.io/{version}\",\

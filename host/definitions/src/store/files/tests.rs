@@ -122,14 +122,15 @@ async fn a_commit_writes_all_changes_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let place = ReadDirectory::new();
-    // Before the store is read for the first time, it reports a change in any case.
+    // The store has not been read yet, so the first `changed` returns at once.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
     place.changed().await;
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
-    // If a caller drops the future and waits again, it does not miss a change.
+    // The future of `changed` is dropped before it returns. The next call still reports the change that happened
+    // meanwhile.
     {
         let waiting = place.store.changed();
         place.write("more.yaml", "2");
@@ -194,7 +195,8 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
-    // A blank file is a mistake, but the store waits before it reads one, whether it is new or has been emptied.
+    // A blank file is a mistake, but another program may still be writing it. Therefore the store waits before it reads
+    // a file that is blank, whether the file is new or has been emptied.
     for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
         place.write(path, text);
         let (took, _) = timed(&place).await;
@@ -215,7 +217,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // The store does not wait after an added chain, a mistake, or a removal by the store itself.
+    // The store accepts these changes at once: an added chain, a mistake, and a removal that it has made itself.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -249,7 +251,8 @@ spec:
         - pod
 ";
 
-/// A hook with the failure policy `Fail`. If the last line is missing, the failure policy is `Ignore`.
+/// A hook whose last line sets the failure policy `Fail`. If this line is cut off, the hook is still valid, but has the
+/// failure policy `Ignore`.
 const POLICY_LAST: &str = "apiVersion: v4
 kind: admissionwebhook
 metadata: { namespace: m, name: a }
@@ -263,7 +266,8 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Cuts the text off after `end`. A new first line is added, because a mere prefix always counts as truncated.
+    /// Cuts the text off after `end`, and adds a new first line. Without this line, the result would be a prefix of the
+    /// old text, which counts as truncated whatever it contains.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
@@ -284,10 +288,11 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
         (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
         (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
-        // A prefix of the old text may be a truncated file, even if it is not valid.
+        // The new text is only the beginning of the old text. The file may be truncated, so the store waits, even if
+        // the text is invalid.
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
-        // If the text is longer or has a new module, nothing is lost, so the file is complete.
+        // The new text is longer, or only has another module. Nothing has been cut off, so the file is complete.
         (RULES_LAST, RULES_LAST.replace("s.wasm", "s_2.wasm"), false),
         (RULES_LAST, format!("{RULES_LAST}---\n{}", chain("b")), false),
         (
@@ -311,13 +316,14 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
     }
 }
 
-/// The part of the file that is written first is valid and removes nothing. Nevertheless, the store waits for the rest.
+/// The file is written in two parts. The first part alone is valid, but the store waits until the second part is
+/// written too.
 #[tokio::test]
 async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
     let place = ReadDirectory::new();
     place.read().await;
-    // The store tracks programs that write only after `changed` was called for the first time.
+    // The first call of `changed` makes the store track the programs that write files.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -346,7 +352,7 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     let refused = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let read = place.read().await;
-            // The store may learn late that the file is being written, so it is read repeatedly.
+            // The store may not notice at once that the file is still being written, so it is read until it does.
             if read.contains("a.yaml: the file is still being written") {
                 break;
             }
@@ -359,7 +365,8 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// The store waits only for files that could contain definitions, which it tells from their extensions.
+/// The extension of a file tells whether it can contain definitions. The store does not wait for programs that write
+/// other files, such as logs.
 #[tokio::test]
 async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
     const PAUSE: Duration = Duration::from_millis(5);
@@ -437,7 +444,8 @@ async fn drafts_of_a_killed_commit_are_removed() {
 async fn the_first_read_is_compared_with_the_last_live_definitions() {
     const SOON: Duration = Duration::from_millis(1000);
     let both = format!("{}---\n{}", chain("a"), chain("b"));
-    // (definitions that were live before the start, text of the file at the start, whether the store waits)
+    // (live definitions before the start, text of the file at the start, whether the store waits before it accepts the
+    // text)
     for (before, now, is_waited_for) in [
         (Some(&both), chain("a"), true),
         (Some(&both), both.clone(), false),

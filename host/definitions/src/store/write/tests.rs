@@ -5,7 +5,8 @@ use std::{
 
 use super::*;
 
-/// A temporary folder: the directories `chains` and `more` contain definitions, and `other` the targets of links.
+/// A temporary directory with three subdirectories. `chains` and `more` contain definition files, and `other` contains
+/// files to which symbolic links point.
 struct WriteDirectory {
     root: tempfile::TempDir,
 }

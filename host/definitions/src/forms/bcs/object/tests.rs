@@ -141,7 +141,7 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
             },
         ],
     });
-    // (body of a request, object that the driver returns for it)
+    // (body of a request, object in the BCS driver's response)
     for (object, expected) in [
         (WRITTEN, &whole),
         (whole.to_string().as_str(), &whole),

@@ -185,8 +185,8 @@ fn mutators_that_never_apply_cause_warnings() {
     }
 }
 
-/// The rules are from Gatekeeper 3.x: pkg/mutation/mutators for each kind, pkg/mutation/path/tester for path tests, and
-/// pkg/mutation/mutators/assignimage/imageparser_test.go for the parts of images.
+/// The expected mistakes follow Gatekeeper 3.x. Its checks are in pkg/mutation/mutators for each kind of mutator, in
+/// pkg/mutation/path/tester for path tests, and in pkg/mutation/mutators/assignimage/imageparser_test.go for images.
 #[test]
 fn mistakes_in_mutators_are_reported_with_their_locations() {
     let pod = |spec: &str| format!("{POD}, {spec}");
@@ -405,7 +405,7 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
     }
 }
 
-/// Gatekeeper 3.x applies neither of two such mutators (pkg/mutation/schema).
+/// Gatekeeper 3.x applies neither of two mutators whose locations contradict each other (pkg/mutation/schema).
 #[test]
 fn mutators_with_contradicting_locations_are_a_mistake() {
     let object = format!("{POD}, location: spec.containers.image, parameters: {{ assign: {{ value: 1 }} }}");

@@ -13,7 +13,7 @@ use crate::{
     rules::OPERATIONS,
 };
 
-/// The only target that concerns admission.
+/// The value of `target` for the policies that Gatekeeper evaluates at admission. Other targets are not for admission.
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
 
 pub(crate) fn read(root: &Node<'_>) -> Option<TemplateDocument> {
@@ -56,7 +56,7 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     }
     let mut names = names?;
     let kind = names.get_required("kind", "name the kind, `K8sRequiredLabels`", readers::text);
-    // Gatekeeper ignores these names, and derives its own from the kind.
+    // Gatekeeper derives these names from the kind, and ignores those that are written in a template.
     names.ignore(&["categories", "listKind", "plural", "shortNames", "singular"]);
     Some((kind?, schema))
 }

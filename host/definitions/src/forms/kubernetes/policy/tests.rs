@@ -580,7 +580,8 @@ fn mutations_of_unknown_fields_cause_warnings() {
             apply("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
             None,
         ),
-        // With a wildcard, the kind is unknown. Therefore the warnings are limited to fields that no kind has.
+        // A wildcard matches kinds whose schemas are unknown. A misspelt field then causes no warning, but a type that
+        // does not fit its path still does.
         (
             "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
             apply(typo),

@@ -81,7 +81,8 @@ fn mistakes_in_rules_are_reported_with_their_locations() {
 
 #[test]
 fn mistakes_in_plugins_are_reported_with_their_locations() {
-    // (`plugin` of a stage, expected mistakes). The expected paths of fields are relative to `plugin`.
+    // (`plugin` of a stage, expected mistakes)
+    // The paths in the mistakes begin at the plugin: `.source` means `spec.stages[0].plugin.source`.
     let table = [
         (
             "{}",
@@ -179,7 +180,8 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
 fn mistakes_in_webhooks_are_reported_with_their_locations() {
     let bundle = certificates::bundle();
     let review = "protocol: AdmissionReview, ";
-    // (fields of a webhook after its protocol, expected mistakes). The paths of fields are relative to `webhook`.
+    // (fields of a webhook after its protocol, expected mistakes)
+    // The paths in the mistakes begin at the webhook: `.url` means `spec.stages[0].webhook.url`.
     let table = [
         ("", "8:27: the webhook has no address; write `url` or `service`"),
         (
