@@ -82,7 +82,7 @@ pub enum AccessDenied {
 }
 
 impl AccessDenied {
-    /// Missing credentials are not logged.
+    /// Returns whether the refusal is written to the log. The refusal of a client that sends no credentials is not.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -112,7 +112,8 @@ impl AdminAccess {
         Self(Arc::new(policy))
     }
 
-    /// Authenticates the client of a request. Returns an error if the client's role does not include `needed`.
+    /// Authenticates the client of a request, and returns the client with its role. Fails if that role does not include
+    /// `needed`.
     pub(crate) fn admit(&self, head: &Parts, needed: AdminRole) -> Result<(Caller, AdminRole), AccessDenied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(AccessDenied::Closed),
@@ -129,8 +130,9 @@ impl AdminAccess {
         Ok((caller, role))
     }
 
-    /// Identifies a client that uses the console without signing in. Callers check the request's origin with
-    /// [`from_own_page`].
+    /// Returns the user and the role of a console client that has not signed in: it is on loopback and no
+    /// authentication is configured, or it has a client certificate. The caller must also check with [`from_own_page`]
+    /// that no other site's page sent the request.
     pub(crate) fn identify_without_sign_in(&self, head: &Parts) -> Result<(Caller, AdminRole), AccessDenied> {
         match &*self.0 {
             AccessPolicy::Closed => Err(AccessDenied::Closed),
@@ -179,7 +181,8 @@ fn authenticate(
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
-        // A browser presents the certificate even if another site's page causes the request.
+        // A browser presents the client certificate by itself, even if a page of another site makes it send the
+        // request. Requests from browsers are therefore refused here.
         no_browser(head)?;
     }
     certified(head, tokens, clients)
@@ -213,11 +216,13 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), AccessDen
     let origin = text(&ORIGIN);
     let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
     let allowed = match site {
-        // `Origin` may be `null`, because the console's pages ask browsers to send no referrer.
+        // The header `Origin` is not checked in this case: it may be `null`, because the console's pages ask browsers
+        // to send no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_other_site(head),
-        // Old browsers do not send `Sec-Fetch-Site`, but send `Origin` with every form. Other programs send neither.
+        // There is no `Sec-Fetch-Site`, so the client is an old browser or no browser. Old browsers send `Origin` with
+        // every form; a program such as curl sends no `Origin`.
         None => is_own_origin || (!changes && origin.is_none()),
     };
     if allowed {

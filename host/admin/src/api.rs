@@ -56,8 +56,8 @@ pub struct ListedRevision {
     /// The revision without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The definitions that this revision changed, such as `added AdmissionChain/a`, `AdmissionChain/b` or `removed
-    /// AdmissionChain/c`, and the stages whose module it changed. Empty for the oldest revision.
+    /// The names of what this revision changed. A definition is listed as `added AdmissionChain/a`, `AdmissionChain/b`
+    /// (changed) or `removed AdmissionChain/c`. A stage is listed if its module changed. Empty for the oldest revision.
     pub changed: Vec<String>,
 }
 
@@ -83,8 +83,8 @@ pub struct CandidateList {
 pub struct DefinitionList {
     /// The definitions, in the order of the files that contain them.
     pub definitions: Vec<StoredDefinition>,
-    /// While a rollback is live: the number of the revision that it restored. The live definitions may then differ from
-    /// those in `definitions`.
+    /// The number of the revision that a rollback restored; absent if no rollback is live. The live chains are then
+    /// those of that revision, whereas `definitions` has the stored definitions, which may be different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u64>,
 }
@@ -135,8 +135,8 @@ pub struct EnableRequest {
 pub struct RolloutRequest {
     /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
     pub stage: String,
-    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself;
-    /// after an abort, it restarts at the first step. After `abort`, the plugin decides all requests again.
+    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself,
+    /// or start again at the first step if it was aborted. `abort` gives all requests back to the plugin.
     pub action: RolloutAction,
 }
 

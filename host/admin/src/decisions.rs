@@ -163,7 +163,8 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The database also contains the decisions that are in memory.
+            // Only decisions older than the oldest one in memory are read from the database, because it also contains
+            // those in memory.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;

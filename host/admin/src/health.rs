@@ -27,7 +27,8 @@ pub struct HealthPanel {
     pub lines: Vec<HealthLine>,
 }
 
-/// The state of one dependency of the driver, and its problem. `subject` must make sense without the panel's title.
+/// One thing on which the driver depends, such as a listener or a server, with its state and its problem. `subject` is
+/// also shown without the title of the panel, so it must be clear without it.
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,

@@ -169,8 +169,9 @@ impl AdminService {
         }
     }
 
-    /// Begins to reply to all requests, including those for `more`, which are routes of front ends. `S` and `H` are the
-    /// types of the bodies of `/v1/status` and `/healthz`.
+    /// Begins to reply to all requests. Until then, only probes and requests for metrics are answered.
+    /// `more` are further routes of a front end. `S` is the type of the body of `/v1/status`, and `H` is the type of
+    /// the body of `/healthz`.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,
@@ -256,7 +257,8 @@ impl RequestHandler for AdminService {
             self.answer(request, client).await
         };
         let headers = response.headers_mut();
-        // A reply shows the state at one moment to one client, so browsers may cache nothing but the console's assets.
+        // Browsers must not cache replies, because each shows the state at one moment to one client. Only the assets of
+        // the console set a `Cache-Control` of their own.
         headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-store"));

@@ -13,7 +13,7 @@ use crate::{
 
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
-/// In this generator, a field with a default is optional.
+/// Returns a generator of schemas for what clients send. In these schemas, a field that has a default is optional.
 fn reader() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings

@@ -159,7 +159,7 @@ impl ReadBody for Nothing {
     }
 }
 
-/// The body of a request that contains definitions in YAML or JSON, as in a file.
+/// The body of a request with definitions, in the syntax of a definition file: one or more YAML or JSON documents.
 #[derive(Debug)]
 pub(crate) struct DefinitionText(pub(crate) String);
 

@@ -68,7 +68,7 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    // The file may have twice the length of a token, so that whitespace may surround the token.
+    // The token may be surrounded by whitespace, so the file may be longer than a token.
     let most = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
     let unreadable = |error: SecretError| TokenFileError::Unreadable(error.describe(path, "the token file"));
     let bytes = file::read_secret(path, most).map_err(unreadable)?;
@@ -82,7 +82,8 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// All digests are compared in constant time, so that the duration reveals nothing about them.
+/// Returns the token with this digest. The digest is compared with those of all tokens, and each comparison takes the
+/// same time, so that the duration tells a client nothing about the tokens.
 pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
     let mut found = None;
     for token in tokens {

@@ -36,7 +36,8 @@ const PASSAGE: &str = "definitions";
 
 /// Serves requests about definitions of hooks. Cheap to clone; lives as long as the driver.
 ///
-/// These requests bypass the chains. So a chain that refuses every request can still be repaired.
+/// These requests do not pass through the chains. If a chain refuses every request, users can therefore still repair
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 

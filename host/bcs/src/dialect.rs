@@ -32,16 +32,16 @@ const KEYS: [&str; 3] = [
 
 /// The dialect of the BCS Mesos driver. Lives as long as the front end.
 ///
-/// Chains see the requests with POST, which create, and with PUT, which update. The object is identified by `kind`,
-/// `metadata.namespace` and `metadata.name` of the body; as in bcs-mesos-driver, the path of the request does not
-/// matter.
+/// Chains see the POST and PUT requests: POST creates an object, and PUT updates one. The object is identified by
+/// `kind`, `metadata.namespace` and `metadata.name` in the body. The path of the request does not matter for this, as
+/// in bcs-mesos-driver.
 ///
-/// This dialect differs from bcs-mesos-driver in three ways: the header `BCS-ClusterID` is checked before any hook
-/// runs, a body that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are first
-/// changed to the documented case.
+/// This dialect differs from bcs-mesos-driver in three ways. It checks the header `BCS-ClusterID` before any hook runs.
+/// It refuses a body that cannot be parsed, for which bcs-mesos-driver would skip the hooks. It changes keys in another
+/// case, such as `Kind`, to the documented case first.
 ///
 /// [`Bcs::in_front_of`] sets the upstream. If it is the scheduler, requests that have passed the chains are
-/// [translated](crate::forwarding) as bcs-mesos-driver does.
+/// [translated](crate::forwarding) as in bcs-mesos-driver.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
@@ -110,9 +110,11 @@ impl Bcs {
         ))
     }
 
-    /// Refuses a request for which no hooks run, if a lenient server could read it as one for which hooks run.
+    /// Refuses a request that would skip the hooks, although a lenient server could understand it as a request for
+    /// which hooks run. Such a server ignores case, for example.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
-        // The scheduler gets only requests that this program writes itself.
+        // The scheduler is safe: it never gets the client's request, only requests that this program has written
+        // itself.
         if self.upstream_kind == UpstreamKind::Scheduler {
             return Ok(());
         }
@@ -143,7 +145,8 @@ impl Bcs {
         }
     }
 
-    /// Handles a request whose body has no kind, for which no hooks are called.
+    /// Decides about a request whose body has no kind. No hooks are called for it. If the upstream is a
+    /// bcs-mesos-driver that could find a route for the path that needs a kind, the request is refused.
     fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -176,7 +179,8 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
-        // A path can be read in several ways: hooks are skipped only if bcs-mesos-driver would skip them in all.
+        // Servers can read a path in several ways, such as before and after decoding it. Hooks are skipped only if
+        // bcs-mesos-driver would skip them in all of these ways.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -242,7 +246,8 @@ impl Dialect for Bcs {
             | EndReason::BodyUnreadable { .. }
             | EndReason::BodyEncoded { .. } => Code::ReadBody,
             EndReason::Overloaded { .. } => Code::Driver,
-            // As in bcs-mesos-driver, the status is 200 even though the request to the scheduler has failed.
+            // For all other reasons, the request to the scheduler has failed. The status is 200 all the same, as in
+            // bcs-mesos-driver.
             _ => {
                 let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
@@ -265,7 +270,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// As in the scheduler, members of a wrong type are an error, because other readers might still find a kind.
+/// Returns the kind of the object; `None` if it has none. If another member, such as `metadata`, has a wrong type, this
+/// is an error, as in the scheduler: some other program could still read the kind.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct TypedHead {

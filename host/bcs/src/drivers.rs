@@ -1,6 +1,8 @@
-//! Lets the drivers of a cluster switch to a new table of chains at the same time. Each driver reports in an ephemeral
-//! node of ZooKeeper which table it serves and which one it has prepared. The driver that registered first is the
-//! leader: it writes the digest of the next table, called the target, into the parent node.
+//! Lets the drivers of a cluster switch to a new table of chains at the same time.
+//!
+//! Each driver has an ephemeral node in ZooKeeper. There, it reports which table it serves, and which table it has
+//! prepared. The driver that registered first is the leader. It decides on the next table, and writes the digest of
+//! that table, called the target, into the parent node of the drivers' nodes.
 
 mod follow;
 
@@ -57,7 +59,8 @@ pub struct Drivers {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The version of the parent node, and its target; `None` if the node does not exist.
+    /// The parent node of the drivers' nodes: its version, and the target that is written in it. `None` if the node
+    /// does not exist.
     parent: Option<(i32, Option<Digest>)>,
     /// The reports by the names of the drivers' nodes; `None` for a report that cannot be parsed.
     drivers: BTreeMap<String, Option<DriverEntry>>,

@@ -1,11 +1,11 @@
-//! Support for BCS, the container platform whose Mesos clusters this program sits in front of.
+//! Support for BCS. BCS is a container platform; this program stands in front of its Mesos clusters.
 //!
-//! - [`Bcs`] is the dialect of BCS's driver, and [`routes`] is the table of the driver's routes. [`MesosDriver`]
-//!   replaces the driver or sits in front of it: it answers requests for definitions itself, and sends everything else
-//!   through the chains to the scheduler, a console or a kube-apiserver.
-//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered. [`stores`] has the
-//!   definition stores that several drivers share. [`Drivers`] lets the drivers of a cluster agree on the table that
-//!   they serve.
+//! - [`Bcs`] is the dialect of BCS's driver, and [`routes`] is the table of the driver's routes.
+//! - [`MesosDriver`] replaces the driver or sits in front of it. It answers requests for definitions itself. All other
+//!   requests pass through the chains, and then go to the scheduler, to a console or to a kube-apiserver.
+//! - [`zookeeper`] has the sessions with ZooKeeper, in which servers register and are found.
+//! - [`stores`] has the definition stores that several drivers share.
+//! - [`Drivers`] lets the drivers of a cluster agree on the table that they serve.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -39,8 +39,8 @@ impl OtherServers {
         }
     }
 
-    /// Returns the server's reply or an error reply; `None` if the request needs a kube-apiserver but none is
-    /// configured.
+    /// Sends a request to a console or to the kube-apiserver, and returns its reply. If that fails, returns a reply
+    /// with the error. Returns `None` if the request is for a kube-apiserver but none is configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,

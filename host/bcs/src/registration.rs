@@ -45,7 +45,7 @@ pub struct RegistrationConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
     pub ip: IpAddr,
-    /// The port at the external address, which is not 0.
+    /// The port at which the external address is reached. It must not be 0.
     pub port: u16,
 }
 

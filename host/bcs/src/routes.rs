@@ -16,7 +16,8 @@ pub(crate) use self::target::{SEGMENT, TargetValues, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// Returns the routes of bcs-mesos-driver in its order, followed by those that only its documentation has.
+/// Returns all routes: first those that bcs-mesos-driver implements, in the order of its own list, and then those that
+/// exist only in its documentation.
 pub fn routes() -> impl Iterator<Item = &'static DriverRoute> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -63,11 +64,11 @@ pub struct DriverRoute {
 pub enum Permission {
     /// Allows read requests on the routes of bcs-mesos-driver.
     Read,
-    /// Includes `Read`, and allows changes of workloads: everything that the scheduler does, consoles, and the custom
-    /// resources of groups that the gateway's configuration lists.
+    /// Includes `Read`, and allows changes of workloads: all writes to the scheduler, the use of consoles, and changes
+    /// of those custom resources whose groups are listed in the gateway's configuration.
     Write,
-    /// Includes `Write`, and allows all other requests: those for unknown routes, and changes of whatever controls the
-    /// admission of all requests, such as the definitions of hooks.
+    /// Includes `Write`, and allows everything else: requests for unknown routes, and changes of what controls
+    /// admission, such as the definitions of hooks.
     Hooks,
 }
 
@@ -96,7 +97,8 @@ pub struct RouteCall {
 }
 
 impl RouteCall {
-    /// A test checks that the templates of all routes are valid.
+    /// Returns the parsed template of the scheduler's path and query. Never `None`: a test checks the templates of all
+    /// routes.
     pub(crate) fn target(&self) -> Option<SchedulerTarget> {
         SchedulerTarget::parse(self.target)
     }

@@ -1,5 +1,7 @@
-//! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, or translated to the scheduler, or
-//! to another server. Replies to some requests itself. Translates the scheduler's replies.
+//! Forwards requests that have passed the chains.
+//!
+//! If the upstream is a bcs-mesos-driver, it gets the requests unchanged. Otherwise, requests are translated for the
+//! scheduler, or sent to a console or kube-apiserver, or answered directly. The scheduler's replies are translated too.
 
 mod forwarding;
 mod peeked;
@@ -32,15 +34,15 @@ use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forward
 /// The number of bytes of a reply's body that decide how the reply is passed on.
 const PEEK: usize = 1024;
 
-/// The pause before all servers are tried again.
+/// If none of the servers processed the request, all of them are tried again after this pause.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// Forwards requests that have passed the chains. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated request has none of the client's headers except
-/// those that continue the client's trace.
+/// If a request is forwarded unchanged, it streams through [`Upstream`]. If it is translated, the new request has its
+/// own headers. Of the client's headers, it gets only those with the trace context.
 #[derive(Debug)]
 pub(crate) struct SchedulerForwarder {
     pub(crate) dialect: Arc<Bcs>,
@@ -112,7 +114,8 @@ impl SchedulerForwarder {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // A client that is still sending might not read the reply.
+                    // The rest of the client's body is read too, because a client that is still sending might not look
+                    // at the reply.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -134,7 +137,8 @@ impl SchedulerForwarder {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (SentRequest::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (SentRequest::Whole(bytes), Body::empty()),
-            // The new request has no header `Content-Encoding`.
+            // A compressed body cannot be forwarded, because the new request does not have the client's header
+            // `Content-Encoding`.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (SentRequest::Streamed(body), Body::empty()),
@@ -204,7 +208,8 @@ impl SchedulerForwarder {
         Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
     }
 
-    /// An error means that the server did not process the request.
+    /// Translates a reply of the scheduler. Returns an error if the scheduler did not process the request, so that
+    /// another server can be tried.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
         if encoding(reply.headers()).is_some() {
             return Ok(reply);

@@ -63,7 +63,8 @@ impl ServerInfo {
         text.parse()
     }
 
-    /// Returns the values of two fields, for an IPv4 and an IPv6 address. One of them is `ip`, the other is empty.
+    /// Returns the values for two fields: one for IPv4 addresses, and one for IPv6 addresses. The field that does not
+    /// suit `ip` is empty.
     pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),

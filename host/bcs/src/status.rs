@@ -57,8 +57,8 @@ pub struct RegisteredNode {
 pub struct ServerHealth {
     /// The URL of the server.
     pub server: String,
-    /// Whether the server's last health check and connection succeeded. If so, requests go to this server before
-    /// servers that are down.
+    /// Whether the server is up: its last health check has succeeded, and so has the last connection to it. Requests go
+    /// to servers that are up first, and to servers that are down only after them.
     #[serde(rename = "up")]
     pub is_up: bool,
     /// The time since which the server is down.

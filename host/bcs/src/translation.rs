@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded. Returns `None` if that depends on the body, and must be
-/// called again with it.
+/// Decides how a request that passed the chains is forwarded. For some routes, this depends on the body: without
+/// `body`, the result is then `None`, and the caller must collect the body and call this again.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
@@ -233,7 +233,8 @@ fn definitions(
     ))
 }
 
-/// A body that is not an object is forwarded unchanged; the kube-apiserver then refuses it.
+/// Sets the `apiVersion` of a definition of custom resources. If the body is not a JSON object, it is forwarded as it
+/// is, because the kube-apiserver refuses it.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut definition)) => {

@@ -81,8 +81,9 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
-    /// Returns an HTTP request, without credentials, that the dialect reads as `request`; an example if `request` is
-    /// `None`. Returns `None` by default, and if no HTTP request can express `request`.
+    /// Returns an HTTP request that the dialect reads as `request`. It has no credentials. If `request` is `None`,
+    /// returns an example. Returns `None` if `request` cannot be expressed as HTTP; the default implementation always
+    /// returns `None`.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
@@ -117,7 +118,8 @@ pub struct Inspection {
     pub resource: Option<Arc<GroupVersionResource>>,
     /// The kind, if the head of the request contains it.
     pub kind: Option<Arc<str>>,
-    /// Data that the dialect stores in [`Dialect::classify`], to use it in [`Dialect::read`] and [`Dialect::write`].
+    /// Data that the dialect needs later: [`Dialect::classify`] stores it, and [`Dialect::read`] and [`Dialect::write`]
+    /// use it.
     pub detail: Extensions,
 }
 
@@ -151,11 +153,12 @@ pub enum BodyReading {
     Admit {
         /// The admission request. Its UID is set by the caller.
         request: Box<Request>,
-        /// The body with its keys in the canonical spelling; `None` if the received body has that spelling. If a chain
-        /// has seen the request, this body is forwarded instead of the received one.
+        /// The body with all keys in the canonical spelling; `None` if the client's body already has it. If a chain has
+        /// seen the request, this body is forwarded instead of the client's.
         canonical: Option<Bytes>,
     },
-    /// The chains decide about the request, but cannot change the object, because it is not the body of the request.
+    /// The chains may allow or refuse the request, but cannot change its object. The object is not in the body of the
+    /// request, such as for a DELETE.
     Fixed {
         /// The admission request. Its UID is set by the caller.
         request: Box<Request>,

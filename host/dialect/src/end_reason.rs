@@ -16,7 +16,7 @@ use http::{
 pub enum EndReason<'a> {
     /// The chains refused the request.
     Refused(&'a RequestRefusal),
-    /// The dialect does not accept the request.
+    /// The dialect refuses the request, for example because the body is malformed.
     Rejected(&'a Rejection),
     /// The body of a request that must be read is larger than the front end allows.
     #[display("the request's body is larger than the {limit} bytes that are allowed here")]
@@ -132,7 +132,8 @@ impl EndReason<'_> {
         }
     }
 
-    /// Adds the header `Retry-After` to the reply if the reason is overload. Its value is at least one second.
+    /// Adds the header `Retry-After`, with at least one second, if the front end is overloaded. Returns other replies
+    /// unchanged.
     #[must_use]
     pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
         if let Self::Overloaded { retry_after, .. } = self {
@@ -180,7 +181,8 @@ pub fn ambiguous(why: &str) -> Rejection {
     )
 }
 
-/// Returns a rejection if a header or query parameter of the request overrides its method or path.
+/// Returns a rejection if a header or query parameter names another method or path for the request, such as
+/// `X-HTTP-Method-Override: DELETE`.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let sent = head.headers.iter();

@@ -45,7 +45,8 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // The API server may pass such a write to a server where it could open a connection.
+            // This is a write with the header `Upgrade`. The API server may pass it on to a server, where it could open
+            // a connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
@@ -89,7 +90,7 @@ impl Dialect for KubernetesApi {
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let found = inspection.detail.get::<ResourceTarget>();
-        // `classify` has always stored a target.
+        // `classify` stores a target in every inspection, so this does not fail.
         let target = found.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
@@ -188,7 +189,8 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // The API server ignores a key in another case, but hooks may read it.
+    // A hook may read a key such as `Kind`, which the API server ignores because of its case. Such an object is
+    // refused.
     match admittance_admission::EnforcedSpelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
@@ -232,7 +234,8 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request to which no chain applied when its head was read, so that `what` is missing.
+/// Rejects a request for which `what` was not fetched, because no chain applied when its head was read. A chain that
+/// applies has been added since then.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

@@ -1,13 +1,13 @@
 //! Reads the requests of a front end, and writes its replies.
 //!
-//! A [`Dialect`] translates the head and the body of an HTTP request into an
-//! [`admission::Request`](admittance_admission::Request), a changed object into a body, and everything that can end a
-//! request at the front end into a reply. It opens no socket and does not block.
+//! A [`Dialect`] translates the head and body of an HTTP request into an
+//! [`admission::Request`](admittance_admission::Request). It writes an object that chains have changed back into a
+//! body. It also writes the reply to a request that ends at the front end, whatever the reason is. It opens no socket
+//! and does not block.
 //!
-//! [`Rest`] is the dialect of JSON APIs whose requests are described by routes in the configuration, and
-//! [`KubernetesApi`] is the dialect of the Kubernetes API. BCS's dialect is in another crate. The webhook calls of
-//! kube-apiserver need no dialect, because nothing is forwarded: each [review](admittance_admission::Review) gets a
-//! direct reply.
+//! [`Rest`] is the dialect of JSON APIs whose requests are described by routes in the configuration. [`KubernetesApi`]
+//! is the dialect of the Kubernetes API. BCS's dialect is in another crate. The webhook calls of kube-apiserver need no
+//! dialect, because nothing is forwarded: each [review](admittance_admission::Review) gets a direct reply.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod dialect;

@@ -28,13 +28,14 @@ use crate::{
 
 /// The dialect of a JSON API whose requests are described by routes.
 ///
-/// A request belongs to the first route that matches its method and path. If no route matches, reads pass unchanged,
-/// and [`UnmatchedWrites`] configures the handling of writes.
+/// A request belongs to the first route that matches its method and path. If no route matches, a read passes unchanged.
+/// For a write, [`UnmatchedWrites`] says whether it passes.
 ///
-/// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
-/// slashes do not bypass a route. A request is refused if a lenient server could match it to another route, or could
-/// match it to a route although none matches. This concerns segment parameters, another letter case, backslashes, NUL,
-/// double encoding, a method in lower case, and headers that override the method or path.
+/// Servers read paths in different ways. A path is therefore matched in all of these ways, so that nobody can bypass a
+/// route with encoded letters, dot segments or doubled slashes. A request is refused if some lenient server could match
+/// it to another route, or to any route although none matches here. For example, a server may ignore letter case,
+/// accept backslashes, parameters in segments, a NUL, double encoding or a method in lower case, or obey a header that
+/// overrides the method or path.
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<PreparedRoute>>,
@@ -109,7 +110,8 @@ pub enum RouteProblem {
 struct PreparedRoute {
     route: RestRoute,
     template: Router<()>,
-    /// For servers that ignore case. Names of parameters are not converted.
+    /// The path template in lower case, except for the names of its parameters. Paths are matched with it as in a
+    /// server that ignores case.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
@@ -346,7 +348,8 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let replaced = pointer.and_then(|pointer| replace_at(body, pointer, object));
-        // `read` has already found the object in the body.
+        // The object was already found at the pointer when `read` read the body, so `replaced` is `None` only if there
+        // is no route.
         Ok(replaced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 

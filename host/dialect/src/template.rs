@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathTemplate<P> {
-    /// Each placeholder comes with the text before it.
+    /// The placeholders. Each has the text that stands between it and the placeholder before it.
     parts: Vec<(String, P)>,
     end: String,
 }

@@ -70,7 +70,7 @@ pub enum Difference {
     Verdict,
     /// The message of a refusal.
     Message,
-    /// The object that results from the patch.
+    /// The object after the changes of the chains.
     Patch,
     /// The warnings for the client.
     Warnings,
@@ -80,7 +80,7 @@ impl DecisionReplay {
     pub(crate) fn new(before: DecisionDetail, after: DecisionDetail) -> Self {
         let (old, new) = (&before.decision, &after.decision);
         let is_allowed = |detail: &DecisionDetail| !detail.decision.verdict.is_refusal();
-        // The objects are compared only if both decisions allow the request.
+        // If one of the decisions refuses the request, it has no resulting object to compare.
         let are_allowed = is_allowed(&before) && is_allowed(&after);
         let parts = [
             (

@@ -59,7 +59,8 @@ pub struct EvaluateRequest {
     /// name of a stage, or of a stage and a member of its plugin group, such as `images/signed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Value>,
-    /// Whether webhooks of matching chains are called, as for a dry run. If not, a chain with a webhook is refused.
+    /// Whether to call the webhooks of matching chains, in the same way as for a dry run. If false, the evaluation
+    /// fails when a matching chain has a webhook.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_webhooks: bool,
     /// The request to evaluate.

@@ -49,7 +49,7 @@ impl AppliesQuery {
     fn described(&self) -> DescribedRequest {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = given(&self.object);
-        // An object contains its kind and name.
+        // The kind and name in the form are used only if the form has no object, because an object contains both.
         let without_object = |text: &str| given(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),

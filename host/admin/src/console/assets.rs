@@ -68,7 +68,8 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page of another program version must not cache this asset, which may be wrong for it.
+    // This program's assets are in `DIRECTORY`. A page of an older or newer program asks for another directory. It gets
+    // this asset, but must not cache it, because the asset may not fit that page.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

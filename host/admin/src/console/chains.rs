@@ -347,7 +347,8 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     }
 }
 
-/// Returns `None` if no line names the stage, for instance because a policy of another system implies it.
+/// Returns the file and line at which the stage is named. Returns `None` if there is no such line, for instance because
+/// the chain was made from a policy of another system.
 fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, u32)> {
     definitions.iter().find_map(|stored| {
         let mut lines = (first_line(stored)..).zip(stored.text.lines());
@@ -359,14 +360,16 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
     })
 }
 
-/// Comments above the definition belong to its text, but `stored.line` does not count them.
+/// Returns the line of the file at which the text of a definition begins. The text includes the comments above the
+/// definition, whereas `stored.line` is the line after those comments.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = u32::try_from(stored.text.lines().take_while(is_before).count()).unwrap_or(u32::MAX);
     stored.line.saturating_sub(before).max(1)
 }
 
-/// Shows a text with line numbers. Only one text on a page may have targets, because their ids must be unique.
+/// Shows a text with line numbers. If `has_targets` is true, links can lead to its lines. This must be true for only
+/// one text on a page, because the ids of the lines would be the same in both texts.
 pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {

@@ -217,7 +217,7 @@ fn article(
     }
 }
 
-/// For users with the role Admin, the playground contains the request.
+/// Shows links that open the playground with the request. They are shown only to users with the role Admin.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision
@@ -267,7 +267,8 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
         .stages
         .iter()
         .map(|stage| stage.start_microseconds + stage.microseconds);
-    // Stages in mode Audit may end after the decision.
+    // The timeline ends with the last stage, since a stage in mode Audit may still run when the decision is already
+    // made.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
@@ -437,7 +438,8 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     )
 }
 
-/// Returns a command that sends the recorded AdmissionReview again, which changes nothing in the cluster.
+/// Returns a curl command that sends the recorded AdmissionReview to this program again. The program only answers it,
+/// so nothing changes in the cluster.
 fn send_again(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
@@ -468,7 +470,8 @@ pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     expect
 }
 
-/// If values are redacted, the test case expects only the verdict and the warnings.
+/// Returns the decision as a test case. If values of the request were redacted, the chains may answer the test
+/// differently, so the test case expects only the verdict and the warnings.
 fn test_case(decision: &DecisionRecord, review: &RecordedRequest) -> String {
     let mut expect = expectation(decision);
     if review.recording.redacted > 0 {

@@ -7,7 +7,8 @@ const CONTEXT: usize = 3;
 
 /// The largest total size, in bytes, of two texts that are compared.
 const LONGEST: usize = 1 << 20;
-/// The largest product of the numbers of lines of two texts that are compared.
+/// The maximum number of lines of one text, multiplied by the number of lines of the other. Longer texts are not
+/// compared.
 const PAIRS: usize = 16_000_000;
 
 /// The result is empty if the texts are equal, and `None` if they are too long to compare.
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_unified_diff_is_shown_file_by_file() {
-        // The removed line `-- b` looks like the header of a file.
+        // The line `--- b` removes a line that reads `-- b`. It must not be mistaken for the header of a file.
         let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
         let html = unified(text).into_string();
         assert_eq!(html.matches("<table").count(), 2, "{html}");

@@ -63,7 +63,8 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     {
         let line = text.get(..begin).unwrap_or_default().matches('\n').count() + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The parser counts lines of the body, not of the whole text.
+        // The message of the parser ends with a line number. It is cut off, because it counts from the beginning of the
+        // body instead of the beginning of the whole text.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"
@@ -81,7 +82,8 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     })
 }
 
-/// Writes a request, or an example if it is `None`, as HTTP text; `None` if the dialect has no HTTP form for it.
+/// Writes a request as HTTP text. If `request` is `None`, writes an example. Returns `None` if the dialect cannot write
+/// the request as HTTP.
 pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<String> {
     let written = dialect.written(request)?;
     let object = Object::parse(written.body().as_str()).ok();

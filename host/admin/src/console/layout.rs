@@ -42,7 +42,8 @@ pub(super) fn page(session: &Session, section: Section, title: &str, content: Ma
     page_with(&(session.sources.overview)(), session, section, title, &content)
 }
 
-/// Returns a page whose alerts are computed from `overview`, as its content is, so that both agree.
+/// Returns a page. Its alerts are computed from `overview`; the caller makes the content from the same value, so that
+/// the alerts and the content do not contradict each other.
 pub(super) fn page_with(
     overview: &Overview,
     session: &Session,

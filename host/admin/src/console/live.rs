@@ -268,7 +268,8 @@ pub(super) fn row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Marku
     }
 }
 
-/// Returns the group, version and kind of the object, without the `/` that ends it if the version is empty.
+/// Returns the kind of the object with its group and version, such as `apps/v1/Deployment`. If the object has no
+/// `apiVersion`, `decision.kind` begins with a `/`, which is removed.
 pub(super) fn kind(decision: &DecisionRecord) -> &str {
     decision.kind.trim_start_matches('/')
 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// (name of a text in error messages, field of the form that contains the text)
+/// (name by which error messages refer to a text, field of the form with that text)
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),

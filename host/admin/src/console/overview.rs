@@ -95,7 +95,7 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
     }
 }
 
-/// Describes how a number differs from an earlier one: `12 % more than`.
+/// Compares a number with an earlier one, in words such as `12 % more than`.
 fn change(before: u64, now: u64) -> String {
     let percent = |part: u64| part.saturating_mul(100) / before.max(1);
     match (before, now) {

@@ -100,7 +100,8 @@ pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
     html! { p.empty { (text) " " a href=(address) { (step) } } }
 }
 
-/// The width and height of the drawing area of a sparkline. The style sheet stretches it.
+/// The width and height of the coordinate system in which a sparkline is drawn. The style sheet stretches the drawing
+/// to its place on the page.
 const SPARK: (u64, u64) = (100, 20);
 
 /// Draws values as a line from left to right. Screen readers read the label.

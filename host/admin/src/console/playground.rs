@@ -190,7 +190,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // The example chain handles only requests of Kubernetes, of which this front end has none.
+            // The example request of this front end is not a Kubernetes request, and the example chain would not handle
+            // it. So a live chain is shown instead.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };
@@ -314,7 +315,8 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
         div.field {
             label for=(name) { (label) }
             code-editor {
-                // HTML parsers drop the first line break in a text area, so one is added to be dropped.
+                // HTML parsers drop a line break at the beginning of a text area. With one more line break there, the
+                // text itself keeps its first line.
                 textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
             }
         }
@@ -344,7 +346,7 @@ async fn run(
 
 fn outcome(evaluated: &EvaluationResult) -> Markup {
     let decision = &evaluated.decision;
-    // With these schemas, a script completes the settings that the user types.
+    // A script in the page offers completions while the user types settings. It takes them from these schemas.
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
     html! {
         h2 data-schemas=(schemas) {

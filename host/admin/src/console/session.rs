@@ -68,7 +68,8 @@ pub(super) struct SessionId(String);
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// Looking up a digest reveals nothing about an id through its timing.
+    /// The sessions by the digests of their ids. The time of a lookup depends on the digest, so it tells an attacker
+    /// nothing about the id itself.
     signed_in: Mutex<HashMap<Digest, SignedIn>>,
     form_key: Arc<str>,
 }
@@ -86,7 +87,7 @@ impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
             signed_in: Mutex::default(),
-            // With an empty key, the console accepts no forms.
+            // If there are no random numbers, the key is empty, and the console then accepts no forms.
             form_key: random().unwrap_or_default().into(),
         }
     }
@@ -162,7 +163,8 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Over TLS, the prefix `__Host-` makes browsers accept the cookie only from this host.
+/// Returns the name of the session's cookie. If the name begins with `__Host-`, browsers accept the cookie only from
+/// this host, but they allow such a name only over TLS.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }

@@ -144,7 +144,8 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite read `admittance_passages` first: it has fewer matching rows, sorted by id.
+            // `CROSS JOIN` makes SQLite begin with `admittance_passages`. For each chain and stage, this table has the
+            // ids of the decisions in order, so that SQLite reads no other decisions.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -186,7 +187,8 @@ impl DecisionDatabase {
             select.push(")");
         }
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
-        // If the query finds one decision more than the limit, there are more decisions.
+        // One decision more than the limit is requested. If the query finds it, the reply says that there are more
+        // decisions.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
         let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
         let (mut decisions, mut bytes) = (Vec::new(), 0);
@@ -300,7 +302,8 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the rows by which a filter for a chain or stage finds the decision. An empty name stands for any.
+/// Returns the rows of the table `admittance_passages` for this decision: (chain, stage, id of the decision). An empty
+/// chain or stage stands for any, for filters that name only one of the two.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

@@ -40,7 +40,7 @@ const QUEUE_BYTES: usize = 32 << 20;
 
 const BATCH: usize = 500;
 
-/// The time for which the last decisions still arrive after the driver was stopped.
+/// After the driver was stopped, a sink waits this long for one more decision before it stops reading.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -193,7 +193,8 @@ async fn run(
     );
 }
 
-/// Puts decisions into a sink's queue until the driver stops. Decisions for which it has no room are dropped.
+/// Puts decisions into the queue of a sink until the driver stops. A decision is dropped if the queue has no room for
+/// it.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
@@ -290,7 +291,8 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // Dropping the decisions releases their permits, so the queue has room for others.
+        // Each decision holds a permit for its memory in the queue. These decisions are written or dropped, so their
+        // permits are released.
         waiting.clear();
     }
 }

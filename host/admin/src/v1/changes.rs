@@ -215,7 +215,8 @@ mod tests {
         };
         tokio::select! {
             _ = complete(work) => unreachable!("it is not allowed to continue"),
-            // `select!` drops the request, as if the client had disconnected.
+            // When this branch is taken, `select!` drops the other future. This is what happens when a client
+            // disconnects.
             () = begun.notified() => {}
         }
         go_on.notify_one();

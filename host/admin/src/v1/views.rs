@@ -138,9 +138,9 @@ fn hides_grants(role: Option<AdminRole>) -> bool {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffQuery {
-    /// The number of the revision to compare, usually the older one.
+    /// The number of the first of the two revisions, usually the older one.
     from: u64,
-    /// The number of the revision with which it is compared.
+    /// The number of the second of the two revisions, usually the newer one.
     to: u64,
 }
 

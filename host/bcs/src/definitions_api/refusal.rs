@@ -5,7 +5,8 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// Stands for the name of a file in the location of a mistake. Messages to the client leave out such a location.
+/// The file name in the location of a mistake in the client's own definition. Messages to the client leave out this
+/// location, because the client knows no file.
 pub(super) const BODY: &str = "body";
 
 /// The maximum number of mistakes in a reply.
@@ -81,7 +82,8 @@ impl DefinitionRefusal {
     }
 }
 
-/// The flag of a mistake is true if the mistake is in the client's own definition.
+/// Returns the refusal for these mistakes. Each comes with a flag that is true if the mistake is in the definition that
+/// the client has sent.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes

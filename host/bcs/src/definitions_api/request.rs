@@ -18,7 +18,7 @@ impl DefinitionRequest {
     /// Parses a request about definitions of hooks. Returns `None` for requests about anything else.
     pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Saves the lookup of the route for most other requests.
+        // Most other requests are recognized by their paths alone, so that no route must be looked up for them.
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }
@@ -75,7 +75,7 @@ mod tests {
             ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
             // A path with encoded letters, doubled slashes and dot segments is recognized.
             ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
-            // The rest of the rows are not requests for definitions.
+            // The paths or methods of all rows below do not belong to a request for definitions.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
             ("POST", "/namespaces/n/admissionwebhook/w", None),

@@ -30,7 +30,8 @@ impl StoredBcsDefinition {
         })
     }
 
-    /// The name and namespace of a valid stored definition are kept.
+    /// Returns the text of the definition after an update to `object`. If the stored definition is valid, its name and
+    /// namespace are kept.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

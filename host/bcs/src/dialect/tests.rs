@@ -112,7 +112,7 @@ fn requests_are_classified_by_method_and_path() {
         ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
         ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("PATCH", "/other", &[], "pass"),
-        // Lenient servers could match these odd paths to routes.
+        // Lenient servers could understand these unusual paths as paths of routes.
         ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
@@ -224,7 +224,7 @@ fn the_object_of_a_request_is_identified_by_its_body() {
         let read = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
         assert_eq!(read.is_err(), is_refused, "{path}");
     }
-    // Go's decoder would replace invalid UTF-8; here it is refused.
+    // Go's decoder would replace the invalid UTF-8 in this body. Here, the body is refused.
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
     let body = Bytes::from_static(b"{\"kind\":\"a\xff\"}");
     assert!(

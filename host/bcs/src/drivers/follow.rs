@@ -16,7 +16,8 @@ enum WatchedNode {
     Driver(String),
 }
 
-/// Calls `show` with the current nodes at once and after every change, until a request fails.
+/// Reads the nodes of the drivers, and watches them. Calls `show` with their content after the first read and after
+/// every change. Returns the error when a request to ZooKeeper fails.
 pub(super) async fn follow_session(
     client: &Client,
     path: &str,

@@ -78,7 +78,8 @@ impl Consoles {
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // The allowed networks must also apply to an IPv4 address in the form of IPv6.
+        // An IPv4 address can also be written as an IPv6 address, such as `::ffff:10.0.0.1`. It is converted, so that
+        // the allowed networks apply to it too.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");

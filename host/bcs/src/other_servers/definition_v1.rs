@@ -28,7 +28,8 @@ pub(super) fn converted(body: &Bytes) -> Bytes {
     Value::Object(definition).to_string().into()
 }
 
-/// Moves fields into each version of a definition that `v1beta1` has only once.
+/// Converts the `spec` of a definition from `v1beta1` to `v1`. Fields such as `subresources` stand once in a `v1beta1`
+/// spec; in `v1`, every version of the definition has its own.
 fn convert_spec(spec: &mut Map<String, Value>) {
     let version = spec.remove("version");
     let mut shared: Vec<(&str, Value)> = Vec::new();

@@ -18,7 +18,8 @@ use crate::scheduler::{NextBody, definitions_reply};
 /// The maximum size in bytes of a reply that is rewritten. Even a list of all definitions is smaller.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Forwards a request for definitions of custom resources with `v1beta1`, or with `v1` if the server lacks that.
+/// Forwards a request for definitions of custom resources to the kube-apiserver. The request uses the API version
+/// `v1beta1`. If the kube-apiserver does not serve `v1beta1`, the request is sent again with `v1`.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -93,7 +94,8 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// If the kube-apiserver lacks the API version, the body of its 404 is not JSON.
+/// Returns whether the kube-apiserver does not serve the API version of the request. It then replies with a 404 whose
+/// body is not JSON, whereas the body of any other 404 is JSON.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)

@@ -40,7 +40,8 @@ struct PreparedTarget {
     target: Option<SchedulerTarget>,
 }
 
-/// A path matcher for each method, because `/applications/rollback` is a route only for PUT.
+/// Finds the route of a path. Each method has a router of its own, because a path such as `/applications/rollback` is a
+/// route for PUT but not for GET.
 #[derive(Debug)]
 struct MethodMatchers {
     routers: Vec<(RouteVerb, Router<PreparedTarget>)>,

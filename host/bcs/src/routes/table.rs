@@ -1,7 +1,9 @@
-//! The routes of bcs-mesos-driver, in the order of its own list, and the scheduler's request for each.
+//! The routes of bcs-mesos-driver, in the order of its own list. Each route has the request that it sends to the
+//! scheduler.
 //!
-//! A row has: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, the handling of
-//! the body, a description. [`SchedulerTarget`](super::target::SchedulerTarget) documents the notation of targets.
+//! A row has, in this order: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, the
+//! handling of the body, and a description. The notation of the scheduler's path is explained at
+//! [`SchedulerTarget`](super::target::SchedulerTarget).
 
 use super::{
     DriverRoute,

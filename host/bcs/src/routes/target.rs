@@ -14,14 +14,14 @@ pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// The path and query of a request to the scheduler, with placeholders.
+/// The template for the path and query of a request to the scheduler.
 ///
-/// In a template such as `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`,
+/// The template `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application` is an example. In a template,
 ///
-/// - `{ns}` is a parameter of the driver's path, and `{instances:integer}` one that must be an integer;
-/// - `{RunAs}`, `{ID}` and `{Instances}` are fields of the `Version` that the body becomes, and `{metadata.namespace}`
-///   and `{metadata.name}` are fields of the body;
-/// - `enforce=` is the parameter of that name in the query of the client's request, empty if it has none;
+/// - `{ns}` is a parameter in the path of the client's request, and `{instances:integer}` is an integer in it;
+/// - `{RunAs}`, `{ID}` and `{Instances}` are fields of the `Version` to which the client's body is translated;
+/// - `{metadata.namespace}` and `{metadata.name}` are fields of the client's body;
+/// - `enforce=` gets its value from the query of the client's request, or is empty if the query has no `enforce`;
 /// - all other text is literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SchedulerTarget {
@@ -91,7 +91,7 @@ impl SchedulerTarget {
         let mut text = String::new();
         for source in &self.path {
             let value = source.value(matched, query, address)?;
-            // A server would drop or resolve these segments.
+            // A server drops empty segments and resolves dots, so such a value would change the meaning of the path.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(TranslationFault::Unaddressable {
                     what: source.what(),
@@ -157,7 +157,8 @@ impl PlaceholderSource {
     }
 }
 
-/// Returns the first value of a query parameter, as Go does; empty if the query does not have the parameter.
+/// Returns the value of a query parameter. If the parameter is repeated, returns its first value, as Go does. If the
+/// query does not have it, returns an empty text.
 pub(crate) fn first(query: &str, name: &str) -> String {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == name)

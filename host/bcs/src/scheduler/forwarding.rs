@@ -6,7 +6,8 @@ use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 /// The way to forward a client's request, or the reply if it is not forwarded. Lives as long as the client's request.
 #[derive(Clone, Debug)]
 pub enum SchedulerForwarding {
-    /// A new request is sent to the scheduler, with another head and perhaps another body.
+    /// The scheduler gets a new request instead of the client's. Its head is new, and its body may be the client's or a
+    /// new one.
     Rewritten(RewrittenRequest),
     OtherServer(OtherServer),
     Reply(Response<Bytes>),
@@ -26,7 +27,7 @@ pub struct RewrittenRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextBody {
     Nothing,
-    /// The client's body, as the chains have left it.
+    /// The body of the client's request, including the changes that the chains have made to it.
     AsIs,
     New(Bytes),
 }
@@ -45,8 +46,8 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// The kube-apiserver, for custom resources. As in bcs-mesos-driver, a missing namespace of a new resource is
-    /// created.
+    /// The request goes to the kube-apiserver, because it is for custom resources. If it creates a resource in a
+    /// namespace that does not exist, the namespace is created first, as in bcs-mesos-driver.
     CustomResources { path_and_query: PathAndQuery },
 }
 

@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peeked_body_is_still_sent_completely() {
-        // (chunks of the body, trailer, expected beginning that is read)
+        // (chunks of the body, trailer, expected text that is peeked)
         for (chunks, trailer, start) in [
             (&[][..], None, ""),
             (&[""][..], Some("1"), ""),

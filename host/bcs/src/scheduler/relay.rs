@@ -22,7 +22,7 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();
     };
-    // `v1beta1` is searched first, because it begins with `v1`.
+    // `v1beta1` must come first, since a search for `v1` would also find `v1beta1`.
     let versions = [DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION];
     let version = versions.into_iter().find(|version| text.contains(version));
     match version {

@@ -24,11 +24,12 @@ const KIND: ResourceKind = ResourceKind {
 
 const SCHEME: &str = "customresources";
 
-/// The definitions in the resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as
-/// the host; dropping this ends the watch of the resources.
+/// A store of definitions in a Kubernetes cluster, as resources `admissionwebhookconfigurations.bkbcs.tencent.com`.
+/// Lives as long as the host; dropping it ends the watch of the resources.
 ///
-/// The `spec` of a resource is the definition. A definition without a name or namespace gets the name or namespace of
-/// its resource. A transaction cannot cover several resources, so the store takes one change at a time.
+/// The `spec` of a resource is the definition. If the definition has no name or namespace, it gets that of its
+/// resource. The store takes one change at a time, because Kubernetes cannot write several resources in one
+/// transaction.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: WatchedResources,
@@ -46,8 +47,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Writes a change after which two definitions could have the same operation and kind, which BCS does not allow. As
-    /// no transaction covers two resources, the other definitions are checked before and after the write.
+    /// Writes a definition whose operation and kind no other definition may have, because BCS does not allow two such
+    /// definitions. Another program may write one at the same time, and Kubernetes has no transactions. So the other
+    /// definitions are checked before the write, and once more after it.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -198,7 +200,8 @@ fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// If the resource contains no definition, returns the whole resource, so that parsing reports what is missing.
+/// Returns the text of the definition in a resource. If the resource contains no definition, returns the whole resource
+/// as text, so that the parser reports what is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

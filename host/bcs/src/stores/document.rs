@@ -10,7 +10,8 @@ use crate::definition_name::{DefinitionName, KIND};
 /// The `apiVersion` that BCS writes. When BCS reads a document, it ignores this field.
 const API_VERSION: &str = "v4";
 
-/// BCS allows only one definition for each operation and kind. Both are in lower case.
+/// An operation and a kind, both in lower case. BCS allows only one definition for each pair, such as `create` and
+/// `application`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,
@@ -74,7 +75,8 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Adds the fields that BCS does not require in a node. A complete text is returned unchanged.
+/// Adds the fields that a definition needs but that BCS lets users omit in a node of ZooKeeper, such as its name. If no
+/// field is missing, the text is returned unchanged.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;

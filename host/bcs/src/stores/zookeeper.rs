@@ -29,16 +29,18 @@ use crate::{
 const SCHEME: &str = "zookeeper";
 /// The longest duration of a read or a commit, with all of its requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// If a read fails although there is a session, the pause before the next attempt.
+/// The pause after a failed read, if the session with ZooKeeper still exists.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of attempts to commit a change while other programs write to the same nodes.
 const ATTEMPTS: usize = 20;
 /// The maximum size of a node's data in bytes, a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
-/// The definitions in the nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
+/// A store of definitions in ZooKeeper. A definition is the data of the node `{root}/{namespace}/{name}`. Lives as long
+/// as the host.
 ///
-/// A node without data is not a definition: it remains if a program is killed while it creates a definition.
+/// A node without data is not a definition. Such a node may be left behind if a program is killed while it creates a
+/// definition.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -52,7 +54,7 @@ enum LastNodeRead {
     None,
     Failed,
     Watched {
-        /// Becomes true when a node has changed since this read.
+        /// Becomes true when one of the nodes is changed after it was read.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -117,7 +119,7 @@ impl ZooKeeperStore {
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // A receiver may begin to wait later, so the sender is kept.
+            // The sender is kept until all receivers are dropped, because a receiver may begin to wait only later.
             over.closed().await;
         });
         LastNodeRead::Watched {
@@ -137,8 +139,9 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// Returns a write that prevents two definitions for one operation and kind, or `None` if it is not needed. The
-    /// write fails if another change to operations and kinds was written since the definitions were read.
+    /// Checks that no other definition has the operation and kind of a changed one. Returns a write of the root node,
+    /// which fails if another program has changed an operation or kind since this check. Returns `None` if the changes
+    /// set no new operation or kind.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
         if changes
             .iter()
@@ -218,7 +221,8 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// Writes changes to the nodes. Before anything is written, sets `is_sent` to true.
+    /// Writes changes to the nodes. `is_sent` becomes true before the first write, and tells the caller that a failed
+    /// commit may still have changed something.
     async fn write(&self, changes: &[FileChange], is_sent: &AtomicBool) -> Result<(), StoreError> {
         let client = &self.client().await?;
         self.bounded(self.write_with(client, changes, is_sent)).await
@@ -230,7 +234,8 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // This server may lag behind the others.
+        // Other servers may already have newer data than the server of this session. After `sync`, it has the same
+        // data.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
@@ -241,7 +246,7 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                // Another program has written one of the nodes since it was read.
+                // Another program has changed one of the nodes in the meantime, so everything is read and tried again.
                 Err(ZooKeeperError::Refused {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..

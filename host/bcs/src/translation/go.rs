@@ -42,7 +42,8 @@ pub(crate) enum Width {
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) GoType);
 
 impl GoType {
-    /// The value's keys must be spelled as in the type.
+    /// Checks that a JSON value can be decoded as this type. Its keys must be spelled as in the type, including their
+    /// case.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);

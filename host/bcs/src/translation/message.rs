@@ -45,7 +45,7 @@ const OPTIONAL: [&str; 14] = [
 /// The keys of the scheduler's `Msg_Remote` that bcs-mesos-driver never sets.
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
-/// Copies the fields of the client's message that BCS's type does not have.
+/// Translates a message to an application. Fields of the client's message that BCS's type does not have are copied.
 pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,
@@ -114,7 +114,7 @@ pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFaul
     Ok(into.into())
 }
 
-/// The scheduler stores the number in 32 bits.
+/// Returns the number of a signal. It must fit into 32 bits, because the scheduler stores it in 32 bits.
 fn signal(value: CheckedView<'_>) -> Result<u32, TranslationFault> {
     value
         .value()

@@ -65,7 +65,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
     }
     let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
-    // Beyond this exponent, the number is 0 or infinite, whatever its digits are.
+    // With an exponent of more than 10,000 or less than -10,000, the number is infinite or 0 in any case.
     let most = 10_000;
     let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
         (Ok(exponent), _) => exponent.clamp(-most, most),

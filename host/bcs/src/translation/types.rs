@@ -1,6 +1,6 @@
-//! The types of bcs-common that bcs-mesos-driver decodes: every key in the documented spelling, with the type of its
-//! value. They come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package
-//! `types`.
+//! The types that bcs-mesos-driver decodes, as tables. A table has the keys of a type in the documented spelling, and
+//! the type of each value. The types are defined in the package `types` of bcs-common, in the files `rc.go`,
+//! `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go`.
 
 use super::go::{
     Field,

@@ -84,7 +84,8 @@ pub(super) fn version(
             kind => kind.as_str(),
         },
     }));
-    // For other kinds, the scheduler gets the whole object as well.
+    // Only for daemonsets, other fields are copied one by one. Requests for the other kinds contain the whole object as
+    // `raw_json`.
     if kind == RequiredKind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
@@ -121,7 +122,8 @@ fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<Str
     into
 }
 
-/// If both have the same key, the value of the template is used.
+/// Returns the labels of the object and of the template. If both have a label with the same key, the template's value
+/// is used.
 fn labels(kind: RequiredKind, metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

@@ -59,8 +59,9 @@ impl<'a> CheckedView<'a> {
     }
 }
 
-/// Copies to `into` the members of `from` that bcs-mesos-driver would drop. Members that the scheduler would read as
-/// its own fields are left out: it would refuse them, or act on unchecked values.
+/// Copies the members of `from` that bcs-mesos-driver would drop to `into`. A member is not copied if it is in `read`,
+/// because it is already translated, or if the scheduler has a field of this name. The scheduler would otherwise refuse
+/// such a member, or use a value that nobody has checked.
 pub(super) fn keep_others(
     from: CheckedView<'_>,
     read: &[&str],

@@ -72,7 +72,7 @@ pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValu
     }
 }
 
-/// A deployment without a template binds an existing application.
+/// Translates a deployment. It may have no template, and then controls an application that already exists.
 fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let spec = object.at("spec");
     let mut into =
@@ -93,10 +93,11 @@ fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, Translation
     Ok(into)
 }
 
-/// The fields of the metadata are direct members of the `BcsDaemonsetDef`.
+/// Translates a daemonset to a `BcsDaemonsetDef`. The fields of the object's metadata become members of the
+/// `BcsDaemonsetDef` itself.
 fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let mut into = object_metadata(RequiredKind::Daemonset, object.at("metadata"));
-    // A field `version` would replace the `Version` in the `BcsDaemonsetDef`.
+    // The key `version` is for the translated `Version`. A field of this name in the client's metadata is left out.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert(
         "version".to_owned(),
@@ -106,7 +107,7 @@ fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationF
     Ok(into)
 }
 
-/// Serializes as the object, with the whole original object as its last field `raw_json`.
+/// A translated object. In JSON, it ends with one more field, `raw_json`, which contains the whole original object.
 struct WithOriginal<'a> {
     members: Map<String, Value>,
     original: Option<&'a RawValue>,

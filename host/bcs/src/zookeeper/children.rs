@@ -24,7 +24,7 @@ pub struct ChildList<T> {
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Children that were deleted in the meantime are left out.
+    /// Reads the children with these names. A child that has been deleted since the names were read is left out.
     fn read(
         client: &Client,
         path: &str,
@@ -32,7 +32,8 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Vec<Self>, ZooKeeperError>> + Send;
 }
 
-/// A child whose name ends with a sequence number: as in BCS, its last 10 characters.
+/// A child of a node that was created with a sequence number. As in BCS, the last 10 characters of its name are the
+/// sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredMember {
     /// The name of the member's node, which is the last part of its path.
@@ -165,7 +166,7 @@ async fn follow_once<T: Child>(
             publish(sender, T::read(client, path, names).await?);
             watch
         }
-        // The node does not exist, so its creation is watched.
+        // The node does not exist. The watch then waits until the node is created.
         Err(Error::NoNode) => {
             let (node, watch) = NodeWatch::node(client, path).await.at("reading", path)?;
             if node.is_some() {

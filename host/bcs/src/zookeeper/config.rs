@@ -33,8 +33,8 @@ pub struct ZooKeeperDigest {
 }
 
 impl ZooKeeperDigest {
-    /// Creates the user with this name and password. The name must not contain a colon. Both may be empty, as in a BCS
-    /// that was built without them.
+    /// Creates the user with this name and password. The name must not contain a colon. The name and the password may
+    /// be empty, because a BCS that was built without them uses empty ones.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),

@@ -33,7 +33,7 @@ pub struct NoEnsemble {
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
-    /// `None` if it is the cluster's own ensemble, or not configured.
+    /// `None` if drivers and gateways use the ensemble of the cluster, or if no service ensemble is configured.
     service: Option<ZooKeeper>,
 }
 

@@ -104,7 +104,8 @@ impl HeldRegistration {
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // The loop ends when the task that keeps the node has ended.
+        // The task that keeps the node sends its states. When the task has removed the node, it ends, and this loop
+        // with it.
         while states.changed().await.is_ok() {}
     }
 }

@@ -13,9 +13,11 @@ pub struct EnsembleServer {
     port: u16,
 }
 
-/// The addresses of an ensemble's servers, at least one, and the root node below which all paths start.
+/// The addresses of an ensemble's servers, and its root node. There is at least one server. All paths begin below the
+/// root node.
 ///
-/// As text, this is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or `10.0.0.1:2181/below/this/node`.
+/// The text form is ZooKeeper's connection string, such as `10.0.0.1:2181,10.0.0.2:2181` without a root node, or
+/// `10.0.0.1:2181/below/this/node` with one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EnsembleAddress {
     servers: Vec<EnsembleServer>,
@@ -46,7 +48,7 @@ impl EnsembleServer {
 }
 
 impl EnsembleAddress {
-    /// Creates a list of servers with a root node. As the root, `/` means `None`.
+    /// Creates the address of an ensemble. `/` as the root node is the same as `None`.
     pub fn new(
         servers: impl IntoIterator<Item = EnsembleServer>,
         root: Option<String>,

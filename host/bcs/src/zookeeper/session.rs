@@ -20,9 +20,10 @@ use crate::zookeeper::{
     ZooKeeperError,
 };
 
-/// The pause before a retry if the error was not a lost connection.
+/// The pause before a retry after an error other than a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a retry if the connection was lost. The retry itself waits for a new connection.
+/// The pause before a retry after the connection was lost. It can be short, because the retry then waits for a new
+/// connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that [`ZooKeeper::client`] waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -160,8 +161,8 @@ impl ZooKeeper {
         HeldRegistration::keep(self.clone(), registration, true)
     }
 
-    /// Creates and keeps a node as [`register`](Self::register) does, once [`HeldRegistration::set_present`] requests
-    /// it.
+    /// Does the same as [`register`](Self::register), but creates the node only when [`HeldRegistration::set_present`]
+    /// is called.
     pub fn register_later(&self, registration: NodeRegistration) -> HeldRegistration {
         HeldRegistration::keep(self.clone(), registration, false)
     }
@@ -191,7 +192,8 @@ impl ZooKeeper {
         }
     }
 
-    /// Reports why there is no session, whenever the reason changes.
+    /// Waits until there is a session, and returns its client. Until then, calls `report` with the reason why there is
+    /// no session, now and whenever the reason changes.
     pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {

@@ -11,15 +11,16 @@ use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEv
 
 type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 
-/// A watch of a node, as a future: it completes when the node has changed, or with an error when the session has ended.
+/// A watch of a node. It is a future that completes when the node has changed. If the session ends first, it completes
+/// with an error.
 ///
-/// It may be dropped: a task holds the library's watch until it fires, because a server of version 3.4 closes the
-/// connection when the library removes a watch. If a node is read repeatedly, its watch should be reused, so that such
-/// tasks do not accumulate.
+/// A watch may be dropped before it has fired. The library's watch then continues in a task until it fires: if the
+/// library removed it, a server of version 3.4 would close the connection. A program that reads a node repeatedly
+/// should therefore use its watch again, because every dropped watch leaves such a task behind.
 #[derive(derive_more::Debug)]
 #[debug("NodeWatch {{ has_fired: {:?}, .. }}", event.is_none())]
 pub struct NodeWatch {
-    /// The watch of the client library; `None` if it has fired.
+    /// Completes when the watch of the client library fires. `None` after that.
     event: Option<Event>,
     runtime: Handle,
 }

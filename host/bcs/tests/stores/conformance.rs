@@ -17,7 +17,7 @@ pub(crate) trait StoreFixture: Sized {
     /// Whether the store writes several changes in one transaction.
     const TAKES_SEVERAL: bool;
 
-    /// Whether the directory or server refuses definitions that are not JSON objects.
+    /// Whether the store has a schema, because of which it refuses documents that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
     /// A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, and gets a server of its own.
@@ -26,12 +26,12 @@ pub(crate) trait StoreFixture: Sized {
     /// Opens a new store of this fixture's definitions.
     async fn open(&self) -> Self::Store;
 
-    /// Writes a definition as BCS would, without a store.
+    /// Writes a definition directly, as another program such as BCS's scheduler does, and not through the tested store.
     async fn put(&self, path: &Path, text: &str);
 
     async fn remove(&self, path: &Path);
 
-    /// Makes the definitions unavailable, as if the server had failed.
+    /// Makes the definitions unreachable, in the same way as a failure of the server would. `restore` ends this.
     async fn lose(&mut self);
 
     async fn restore(&mut self);
@@ -181,7 +181,7 @@ pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
-    // A dropped future of `changed` must not lose a change.
+    // The future of `changed` is dropped before it completes. The change that follows must be noticed all the same.
     let _ = store.changed().now_or_never();
     ground.put(&path, &hooks("second")).await;
     let _ = store.changed().now_or_never();

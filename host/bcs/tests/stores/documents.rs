@@ -36,7 +36,8 @@ const KINDS: [&str; 7] = [
     "service",
 ];
 
-/// Returns a definition with a single hook. Its operation and kind are derived from its namespace and name.
+/// Returns a definition with a single hook. The definition's operation and kind depend on `namespace` and `name`,
+/// because BCS allows only one definition for each operation and kind.
 pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     let letters = namespace.bytes().chain([b'/']).chain(name.bytes());
     document_for(letters.map(usize::from).sum(), namespace, name, hook)

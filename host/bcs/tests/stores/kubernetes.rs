@@ -36,7 +36,7 @@ const NEVER: Duration = Duration::from_secs(300);
 /// The pause between two requests that test whether a server is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Dropping this kills both.
+/// Runs etcd and kube-apiserver. Dropping this kills the two processes.
 struct EtcdAndApiServer {
     directory: TempDir,
     arguments: Vec<String>,
@@ -178,7 +178,7 @@ impl EtcdAndApiServer {
 }
 
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // No port must be chosen twice.
+    // All listeners stay open until every port is chosen, so that no port is chosen twice.
     let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }
@@ -330,7 +330,7 @@ async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
     }
     each_rule!(one_after_another, BorrowedApiServer);
     each_rule_of_shared!(one_after_another, BorrowedApiServer);
-    // A static is never dropped.
+    // The server is in a static, which is never dropped. It is taken out, so that it stops here.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();
     }

@@ -20,7 +20,7 @@ use crate::{
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 struct TestNodes {
-    /// `None` if the test uses the shared server.
+    /// The test's own server; `None` if the test uses the server that all tests share.
     server: Option<TestZooKeeper>,
     address: String,
     root: String,
@@ -97,7 +97,7 @@ impl StoreFixture for TestNodes {
     }
 
     async fn restore(&mut self) {
-        // Starting the server blocks its thread.
+        // Starting the server blocks the thread, so it is done on a thread for blocking work.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -180,7 +180,7 @@ async fn nodes_with_unusual_content_are_read() {
     }
     until_hook(&store, None).await;
 
-    // A node without data is not a definition. A definition can be created in it.
+    // A node without data is not a definition, so the store does not return it. But a definition can be created there.
     nodes.write("n/a", b"").await;
     assert_holds(&store.read().await.unwrap(), &[]);
     store.commit(&[creation(&path, &text)]).await.unwrap();

@@ -85,7 +85,7 @@ pub(crate) struct TestZooKeeper {
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// A value in a static is never dropped, so the keeper must remove the directory.
+    /// Whether the server is in a static, which is never dropped. The keeper then removes the directory instead.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<RunningEnsemble>,
@@ -193,7 +193,8 @@ impl TestZooKeeper {
         self.running = None;
     }
 
-    /// Suspends the server's process, as if the network had failed: its connections stay open.
+    /// Suspends the process of the server. Its connections stay open but nothing is answered, as after a network
+    /// failure.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
@@ -219,7 +220,7 @@ impl TestZooKeeper {
 
 impl Drop for RunningEnsemble {
     fn drop(&mut self) {
-        // This makes the keeper kill the server and exit.
+        // The end of its input makes the keeper kill the server, and then exit.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
@@ -246,7 +247,7 @@ impl Ensemble {
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
-        // A server becomes ready only when a majority runs.
+        // All servers are started before the first is waited for: none becomes ready before a majority runs.
         servers.iter_mut().for_each(TestZooKeeper::launch);
         servers.iter_mut().for_each(TestZooKeeper::until_serving);
         Self { servers }
@@ -320,7 +321,7 @@ fn mode(address: &str) -> Option<String> {
 fn ask(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
-    // A suspended server accepts connections but does not reply.
+    // A suspended server accepts connections but does not reply, so reading needs a timeout.
     stream.set_read_timeout(Some(LOOK_AGAIN * 10)).ok()?;
     stream.write_all(command.as_bytes()).ok()?;
     let mut text = String::new();
@@ -333,7 +334,7 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
-    // No port must be chosen twice.
+    // All listeners stay open until every port is chosen, so that no port is chosen twice.
     let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }

@@ -37,7 +37,7 @@ async fn members_are_in_the_order_of_their_sequence_numbers() {
             "first",
         ),
         ("m-0000000009", "second"),
-        // These nodes are not members, because their names do not end with a sequence number.
+        // These nodes are not members. The name of a member has some text, and then a sequence number of 10 digits.
         ("BCS-MESOS-10001", "a cluster"),
         ("0000000001", "only a number"),
     ] {
@@ -151,7 +151,8 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let mut receiver = list.receiver();
     until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
-    // The list gets no event when the node is removed, because its session expires too.
+    // The session that watches the list expires too. So the list is not told that the node was removed, and must notice
+    // it in its next session.
     let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);

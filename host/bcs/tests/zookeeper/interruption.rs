@@ -19,9 +19,9 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 /// The moment at which the connection between client and server breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakMoment {
-    /// After the client has sent the request, before the server receives it.
+    /// The connection breaks when the client has sent the request and the server has not yet received it.
     Received,
-    /// After the server has created the node, before the client receives the response.
+    /// The connection breaks when the server has created the node and the client has not yet received the response.
     Done,
 }
 
@@ -69,11 +69,11 @@ impl Drop for Interruption {
     }
 }
 
-/// Relays frames until a connection ends or has to break.
+/// Relays frames between client and server, until one of them closes its connection or the moment to break it has come.
 async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // The number of the request whose response is not passed on.
+    // The number of the request for the ephemeral node. The response to it is not passed on to the client.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {

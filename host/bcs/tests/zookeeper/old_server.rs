@@ -83,7 +83,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first frame only opens a session.
+            // The first frame opens a session and has no operation, so it is not checked.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

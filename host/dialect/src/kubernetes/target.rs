@@ -29,7 +29,8 @@ pub struct ResourceTarget {
     pub subpath: String,
 }
 
-/// In a path, these stand where a resource in a namespace would stand.
+/// Subresources of a namespace. In the path of another request, the segment after the namespace's name is a resource,
+/// such as `pods`.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
 /// The resources of the core group whose subresources open a connection.

@@ -152,7 +152,8 @@ impl MatchedRoute {
     }
 }
 
-/// Refuses values that servers could read differently, such as repeated ones.
+/// Returns the value of a query parameter. Refuses a query that servers could read in different ways, such as one in
+/// which the parameter is repeated.
 fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     let broken_escape = query.split('%').skip(1).any(|rest| {
         !rest

@@ -50,7 +50,8 @@ impl MatchedRoute {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// For comparison as in a server that ignores the case of paths.
+    /// Returns this route with its parameters in lower case, to compare it with the route that a server that ignores
+    /// case would find.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -63,7 +64,7 @@ impl MatchedRoute {
 }
 
 impl Rest {
-    /// `path` is one of the possible decodings of a request's path.
+    /// Returns the route for one of the ways in which servers may decode the path of a request.
     fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
         self.routes
             .iter()
@@ -71,7 +72,8 @@ impl Rest {
             .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a server that ignores case could read this path differently from `first`.
+    /// Returns whether a lenient server, such as one that ignores case, could find another route for this path than
+    /// `first`.
     fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -104,7 +106,8 @@ impl Rest {
             ));
         }
         let Some(lenient) = path::lenient(path) else {
-            // If no route has this method, it does not matter that the path cannot be decoded.
+            // A path that is encoded too often is normally refused. It does not matter if no route has the method of
+            // the request.
             if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
                 return Ok(None);
             }

@@ -89,14 +89,16 @@ impl MatchedRoute {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // A server that ignores case could read another object if a key had another spelling.
+        // Every key of the result must be in the spelling of the API. A server that ignores case would read a key in
+        // another spelling, which the chains do not look at.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The patch must not change the fields by which the stored object was fetched.
+        // The stored object was fetched by some of its fields, such as its name. If the patch changed one of them, the
+        // request would be about another object.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }

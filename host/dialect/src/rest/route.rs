@@ -29,7 +29,7 @@ pub enum UnmatchedWrites {
     /// Refuses the request, so that no write bypasses the chains.
     #[default]
     Refuse,
-    /// Forwards the request unchanged, unless a lenient server could match it to a route.
+    /// Forwards the request unchanged. A request that a lenient server could match to a route is refused all the same.
     Pass,
 }
 
@@ -55,7 +55,8 @@ pub struct RestRoute {
     /// must be that of the control plane, because otherwise a client could show one namespace to the chains and another
     /// to the control plane.
     pub namespace: Vec<ValueSource>,
-    /// The parts of a request from which the name is read, in the order of the control plane, as for the namespace.
+    /// The parts of a request from which the name is read: the first value that is not empty is used. As for the
+    /// namespace, their order must be that of the control plane.
     pub name: Vec<ValueSource>,
     /// The path of the object in the body. Default: the whole body.
     pub object: Pointer,
@@ -63,13 +64,14 @@ pub struct RestRoute {
     pub optional: bool,
     /// The fields of the object that no stage may change. Default: those from which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
-    /// The correct spelling of keys of the body that none of the route's pointers contains. The body is rewritten to
-    /// this spelling, because servers written in Go ignore the case of keys. Keys in the route's pointers are always
-    /// rewritten.
+    /// The spelling of those keys of the body that are in none of the route's pointers. Servers written in Go ignore
+    /// the case of keys, so the body is rewritten to the correct spelling. The keys in the route's pointers need not be
+    /// listed, because they are always rewritten.
     pub spellings: Vec<PointerPattern>,
     /// Whether the route's requests are dry runs, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The query that fetches the stored object, if stages need it: they then see the old object and a PATCH's result.
+    /// The query that fetches the stored object. If the route has one, stages see the stored object as the old object.
+    /// For a PATCH, they also see the object that results from the patch.
     pub get: Option<StoredRoute>,
     /// Whether stages see the body of a PATCH, although it contains only a part of the object. A route with PATCH and
     /// the operation CREATE or UPDATE needs either `partial` or `get`.
@@ -117,7 +119,7 @@ pub enum KindSource {
 /// The part of a request from which a name or namespace is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Every request of the route has this value.
+    /// The value is this text for every request of the route.
     Fixed(String),
     /// The path parameter with this name contains the value.
     Path(String),

@@ -25,7 +25,7 @@ enum Placeholder {
     Name,
     Namespace,
     Parameter(String),
-    /// Written `{*id}`; the value may contain slashes.
+    /// The rest of the path, written `{*id}` in the template. Its value may contain slashes.
     Rest(String),
 }
 
@@ -121,7 +121,8 @@ impl MatchedRoute {
 
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
-            // The query of the client's request may select a part or another version of the object.
+            // The query of the client's request is left out, because it may select only a part of the object, or
+            // another version of it.
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;

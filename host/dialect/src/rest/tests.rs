@@ -157,10 +157,10 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         // Some servers and file systems ignore the case of letters.
         ("another case", "PUT", "/V1/Jobs", "ambiguous", "ambiguous"),
         ("another case of one letter", "PUT", "/v1/jobS", "ambiguous", "ambiguous"),
-        // Windows uses backslashes as separators.
+        // A server on Windows may take a backslash for a slash.
         ("an encoded backslash", "PUT", "/v1%5Cjobs", "ambiguous", "ambiguous"),
         ("dots and backslashes", "PUT", "/x%5C..%5Cv1/jobs", "ambiguous", "ambiguous"),
-        // A server written in C reads the path only up to a NUL.
+        // A server written in C may read the path only up to a NUL, the byte with the value 0.
         ("NUL", "PUT", "/v1/jobs%00", "ambiguous", "ambiguous"),
         ("NUL and more", "PUT", "/v1/jobs%00.png", "ambiguous", "ambiguous"),
         ("NUL as another segment", "PUT", "/v1/jobs%00/../x", "ambiguous", "ambiguous"),
@@ -247,7 +247,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
 #[test]
 #[rustfmt::skip]
 fn no_override_of_method_or_path_bypasses_a_route() {
-    // (method, path, header, classification if `unmatched` is `Refuse`, classification if it is `Pass`)
+    // (method, path, header, classification with `unmatched: refuse`, classification with `unmatched: pass`)
     for (method, path, header, refuse, pass) in [
         ("GET", "/v1/jobs", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs", ("x-http-method", "PUT"), "ambiguous", "ambiguous"),

@@ -37,7 +37,8 @@ impl PreparedRoute {
         written.body(body.unwrap_or_default()).ok()
     }
 
-    /// Returns `None` if the parameter is neither the name nor the namespace.
+    /// Returns the name or the namespace of the request, if this path parameter contains one of the two. Returns `None`
+    /// for any other parameter.
     fn value<'r>(&self, parameter: &str, request: &'r Request) -> Option<&'r str> {
         let has = |sources: &[ValueSource]| {
             let mut sources = sources.iter();

@@ -9,7 +9,8 @@ use percent_encoding::percent_decode_str;
 /// The chains that a webhook call selects, and the timeout of its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
-    /// The selected chains; `None` for a call that checks a definition before the API server stores it.
+    /// The selected chains. `None` if the API server asks whether a definition of a chain is valid before it stores the
+    /// definition.
     pub selection: Option<Selection>,
     /// The time after which the caller gives up, if the query has it.
     pub timeout: Option<Duration>,
@@ -29,10 +30,17 @@ pub enum AddressError {
 }
 
 impl ReviewAddress {
-    /// Parses the path and query of a webhook call. `/admit` selects every chain; `/mutate` and `/validate` select the
-    /// chains of that phase. With the suffix `-namespaced`, they select only the chains that belong to a namespace;
-    /// with `-cluster`, only the chains that belong to none. `/mutate/{chain}` and `/validate/{chain}` select one
-    /// chain, and `/definitions` checks definitions. kube-apiserver adds `?timeout=5s`.
+    /// Parses the path and query of a webhook call.
+    ///
+    /// The path selects the chains:
+    ///
+    /// - `/admit` selects all chains, `/mutate` the mutating ones, and `/validate` the validating ones.
+    /// - `/mutate-namespaced` and `/validate-namespaced` select only chains that belong to a namespace.
+    /// - `/mutate-cluster` and `/validate-cluster` select only chains that belong to no namespace.
+    /// - `/mutate/{chain}` and `/validate/{chain}` select one chain.
+    /// - `/definitions` selects no chains, and checks definitions instead.
+    ///
+    /// The query may have a timeout, such as the `?timeout=5s` that kube-apiserver adds.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ pub(super) fn filter() -> DecisionFilter {
     filter
 }
 
-/// Puts an Event for each denied request into the queue. While the queue is full, Events are dropped.
+/// Puts an Event into the queue for each denied request. If the queue is full, the Event is dropped.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::Sender<ClusterEvent>,
@@ -85,7 +85,7 @@ async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dro
                 problem = None;
                 written.increment(1);
             }
-            // A late Event has little value, so the request to create it is not retried.
+            // The Event is not sent again, because it would come late and then has little value.
             Err(error) => {
                 failures.increment(1);
                 dropped.increment(1);
@@ -99,7 +99,8 @@ async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dro
     }
 }
 
-/// The Event is about the namespace if the object does not exist.
+/// Makes the Event for a denied request. If the object does not exist, such as when its creation was denied, the Event
+/// belongs to the object's namespace instead.
 fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     let (api_version, kind) = match record.kind.rsplit_once('/') {
         Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
@@ -124,7 +125,8 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     } else {
         format!("{} {}", object.kind, object.name)
     };
-    // The message may quote a Secret's content, which fewer people may read than Events.
+    // The message of a decision about a Secret may quote the Secret's content. It is left out, because more people may
+    // read Events than Secrets.
     let why = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
         denied.map_or_else(String::new, |stage| {

@@ -19,7 +19,7 @@ use super::{DecisionSink, SinkError, lines};
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest time to wait for the head of the server's response.
+/// The maximum time from the sending of a request until the server has sent the head of its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 

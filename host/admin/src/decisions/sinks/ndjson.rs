@@ -94,7 +94,8 @@ impl LogFile {
     }
 }
 
-/// Appends all or none of the lines. Uses `open` only if it is the file at this path.
+/// Appends the lines to the file. If not all of them can be written, none is kept. Writes to `open`, unless the path
+/// now leads to another file because log rotation has renamed the open one.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,
@@ -102,7 +103,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // All lines are written again after an error.
+        // The part that was written is cut off, because the whole batch is written again after an error.
         let _ = file.set_len(before);
         return Err(error);
     }

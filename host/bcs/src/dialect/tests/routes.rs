@@ -130,10 +130,12 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // An application may be named `rollback`, although PUT has a route with this segment.
+        // `/applications/rollback` is a route of its own for PUT only. For other methods, `rollback` is the name of an
+        // application.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // A parameter's value leads to no other route of the scheduler, and does not add to its query.
+        // Special characters in a parameter, such as `?` or `&`, are encoded. So they cannot make the scheduler see
+        // another route or query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),
         ("here alone", "DELETE", "/namespaces/n/applications/a?enforce=0%26kind%3Dx", "DELETE /v1/apps/n/a?enforce=0%26kind%3Dx&kind=application"),

@@ -26,8 +26,9 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     let good = r#"{"containers":[{}]}"#;
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
     let pod = |kind: &str, spec: &str| object(kind, &format!(r#","spec":{{"template":{{"spec":{spec}}}}}"#));
-    // (source of the expectation, kind of the route, body, expected code, expected message after the program's name).
-    // If the message ends with `: `, only its beginning is expected.
+    // (source of the expectation, kind of the route, body, expected code, expected message)
+    // The name of the program, which stands before the message, is left out. A message that ends with `: ` is only the
+    // beginning of the expected message.
     for (source, route, body, code, message) in [
         ("6 wrong kind", "application", object("deployment", ""), 1_405_008, "Kind deployment is invalid".to_owned()),
         ("6 wrong kind", "process", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),
@@ -203,8 +204,8 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
-    // (source of the expectation, method, path, BCS-ClusterID, expected result). The result is the operation for which
-    // hooks run, `pass` if none run, or the refusal.
+    // (source of the expectation, method, path, BCS-ClusterID, expected result)
+    // The result is the operation of the hooks that run, `pass` if no hooks run, or a refusal.
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),
         ("6 no call for GET", "GET", "/namespaces/n/applications/a", CLUSTER, "pass"),

@@ -9,7 +9,7 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
     let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
     let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
     let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
-    // (text before the change, text after it, expected operation and kind if the change has set them)
+    // (text before the change, text after the change, expected operation and kind that are new)
     for (before, after, expected) in [
         (None, Some(create), Some(("create", "application"))),
         (None, Some(respelled), Some(("create", "application"))),

@@ -41,7 +41,8 @@ enum WatchedTreeNode {
     Data(String),
 }
 
-/// Reads the nodes below a root. Watches are kept for the next read, because ZooKeeper 3.4 cannot remove a watch.
+/// Reads the nodes below a root node. ZooKeeper 3.4 cannot remove a watch, so the reader keeps the watches of a read
+/// and uses them again in the next read.
 #[derive(Debug, Default)]
 pub(super) struct NodeReader(Mutex<SessionWatches>);
 
@@ -63,7 +64,8 @@ impl NodeReader {
             let watches = HashMap::new();
             *kept = SessionWatches { session, watches };
         }
-        // The server may lag behind the others.
+        // Other servers may already have newer data than the server of this session. After `sync`, it has the same
+        // data.
         client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();

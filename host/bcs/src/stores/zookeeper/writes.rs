@@ -13,8 +13,9 @@ pub(super) struct NodeWrite {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all of these writes, or none of them. ZooKeeper 3.4 cannot create nodes in a transaction as newer versions do,
-/// so new nodes are created before it, without data.
+/// Makes all of these writes in one transaction, so that either all of them succeed or none. ZooKeeper 3.4 cannot
+/// create nodes in this transaction as newer versions do. New nodes are therefore created before it, without data, and
+/// get their data in the transaction.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [NodeWrite],
@@ -58,7 +59,8 @@ pub(super) async fn transact(
     }
     if done.is_err() {
         for path in created {
-            // A node that remains has no data, so it is not a definition.
+            // The deletion may fail. The node that is then left behind has no data, so it is not taken for a
+            // definition.
             let _ = client.delete(&path, Some(0)).await;
         }
     }

@@ -293,7 +293,7 @@ fn check(registration: &NodeRegistration) -> Result<(), &'static str> {
 }
 
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // The server may lag behind the others.
+    // Other servers may already have newer data than the server of this session. After `sync`, it has the same data.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),

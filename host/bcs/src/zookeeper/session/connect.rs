@@ -14,7 +14,8 @@ use crate::zookeeper::{EnsembleConfig, EnsembleServer, error::describe};
 /// Each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// The time within which a server must accept a connection that tests it.
+/// If no session can be opened, a plain TCP connection to each server is tried. The server must accept it within this
+/// time.
 const PROBE: Duration = Duration::from_secs(1);
 
 struct Publisher {
@@ -54,9 +55,9 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // `keep` retries.
+        // The client library returns the first failure and does not retry. The function `keep` retries.
         .with_fail_eagerly()
-        // The client then creates nodes with the operation that all versions of ZooKeeper have.
+        // The client library then creates nodes with the operation of version 3.4.0, which newer servers support too.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());
@@ -79,7 +80,8 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Connects to each server, because the client does not report why no session could be opened.
+/// Finds out why no session could be opened, because the client library does not say it: tries a TCP connection to each
+/// server.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
@@ -128,7 +130,7 @@ impl Publisher {
 
     fn disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
-        // The time at which the connection was first lost is kept.
+        // `since` is the time at which the connection was lost. Later failures to connect again do not change it.
         let since = if before.is_connected() {
             Instant::now()
         } else {

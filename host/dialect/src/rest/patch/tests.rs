@@ -391,7 +391,8 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The chains would see one object, and the upstream would patch another.
+    // This patch changes the namespace by which the stored object is fetched. Chains would see one object, and the
+    // upstream would patch another, so the patch is refused.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
