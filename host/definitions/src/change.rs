@@ -48,12 +48,12 @@ pub struct Change {
 /// The expected state of the definitions before they are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ExpectedDefinitions {
-    /// The definitions may or may not exist. Existing ones are replaced, and missing ones are created.
+    /// The applied definitions may or may not exist. Existing ones are replaced, and missing ones are created.
     #[default]
     Any,
     /// None of the definitions exists yet.
     New,
-    /// Each of the definitions must exist already.
+    /// All of the applied definitions must exist already.
     Existing,
 }
 

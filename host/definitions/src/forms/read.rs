@@ -26,7 +26,7 @@ pub(crate) struct TakenName {
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// Whether other definitions may have this name too. This must be true in all of them.
+    /// Whether other definitions may take this name too. All of them must allow it.
     pub(crate) is_shared: bool,
 }
 

@@ -338,7 +338,8 @@ impl Usable {
             },
             is_transient,
         });
-        // Other entries may depend on this definition, as a constraint depends on its template. They are set aside too.
+        // Other entries may depend on the definition that has been set aside, as a constraint depends on its template.
+        // They are set aside too.
         let unbound = by_file(&self.served().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));

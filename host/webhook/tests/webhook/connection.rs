@@ -51,7 +51,8 @@ async fn connections_to_a_webhook_server_are_reused() {
         assert!(replaces(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // This webhook trusts one CA more than those above, so it cannot share their connection.
+        // Webhooks share connections only if they trust the same CAs. This one trusts an additional CA, so it needs its
+        // own connection.
         let wider = WebhookConfig {
             ca_bundle: Some(vec![
                 authority.certificate(),

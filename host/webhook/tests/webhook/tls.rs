@@ -106,7 +106,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
     }
 }
 
-/// The commands in the BCS documentation create a CA whose RSA key is so short (`openssl genrsa 1024`).
+/// A CA with an RSA key of only 1024 bits results from the commands in the BCS documentation (`openssl genrsa 1024`).
 #[tokio::test]
 async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let (authority, server) = WebhookAuthority::short();
@@ -136,7 +136,8 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     };
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
-    // This webhook trusts a different CA. It refuses the server, although it accepts short keys.
+    // This webhook does not trust the CA of the server. Therefore it refuses the server, although it accepts short
+    // keys.
     let other = WebhookAuthority::new().certificate();
     let webhook = Webhook::new(trusting(other), &lenient).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();

@@ -54,8 +54,7 @@ pub(super) fn read(
     let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
     let name = read_stage_name(&mut fields, fix, names::webhook, seen);
-    // A webhook on a server must declare its side effects and review versions. A plugin need not, because this program
-    // knows them.
+    // A webhook on a server must declare its side effects and review versions. For a plugin, this program knows both.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote).unwrap_or_default();
     let read_client = |node: &Node<'_>| read_client(node, versions.clone());

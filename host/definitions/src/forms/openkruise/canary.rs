@@ -89,8 +89,8 @@ impl Canary {
     }
 }
 
-/// A Pod that both select gets only the canary, not its base. Therefore the stage of the base excludes the Pods that
-/// the canary selects.
+/// A Pod that is selected by a canary and by its base gets only the canary. Therefore the stage of the base excludes
+/// the Pods that the canary selects.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

@@ -225,7 +225,7 @@ fn canary_of(base: &str) -> String {
     format!("apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: {base}")
 }
 
-/// OpenKruise makes the same choice in its function `sidecarsetMutatingPod`.
+/// OpenKruise chooses between a canary and its base in its function `sidecarsetMutatingPod`.
 #[test]
 fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
     let text = [

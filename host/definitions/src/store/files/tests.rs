@@ -352,7 +352,8 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     let refused = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let read = place.read().await;
-            // The store may not notice at once that the file is still being written, so it is read until it does.
+            // The store may not notice at once that the file is still being written. Therefore the file is read until
+            // this mistake is reported.
             if read.contains("a.yaml: the file is still being written") {
                 break;
             }
