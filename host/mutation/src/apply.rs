@@ -178,7 +178,8 @@ impl MutationWalk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the mutator's path tests permit a value at this step (`there`), or permit that there is none.
+    /// Returns whether the mutator's path tests permit the mutation. `there` says whether the object has a value at the
+    /// step `index`.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)

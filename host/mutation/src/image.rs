@@ -12,7 +12,7 @@ pub struct ImageParts {
 }
 
 impl ImageParts {
-    /// Returns the name of the image with these parts replaced.
+    /// Returns the name of an image, in which the parts that are set in `self` replace the original parts.
     pub(crate) fn replace_in(&self, image: &str) -> String {
         let (domain, rest) = split_domain(image).unwrap_or(("", image));
         let (path, tag) = rest.split_at(rest.find([':', '@']).unwrap_or(rest.len()));

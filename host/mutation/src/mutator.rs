@@ -48,7 +48,7 @@ pub struct Mutator {
     pub name: String,
     /// The rules, namespaces and conditions that select the requests to which the mutator applies.
     pub requests: StageSpec,
-    /// Selects objects by their labels. Labels that earlier mutators have set count.
+    /// Selects objects by their labels, including the labels that mutators before this one have set.
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
@@ -202,7 +202,8 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // As in Gatekeeper: one round for each mutator, and one that has to find that nothing changes.
+            // Gatekeeper has the same limit: one round for each mutator, and a last round in which no mutator changes
+            // the object.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };
@@ -241,7 +242,8 @@ impl Run<'_> {
         let original = object.value();
         let mut growth = Growth::for_size(object.text().len(), deadline);
         let mut current = original.clone();
-        // Hashes take less memory than copies. Their keys are random, so that no client can prepare equal hashes.
+        // Objects are compared by their hashes, which take less memory than copies. The hasher has a random key, so
+        // that no client can construct two objects with the same hash.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
@@ -294,7 +296,8 @@ impl Run<'_> {
 }
 
 fn respond(object: &Object, current: Value, changed: &[String]) -> Response {
-    // Mutators change only fields, so the value is always an object.
+    // A mutator changes only fields of the object, and never replaces the object itself. So `current` is still a JSON
+    // object.
     let patch = Object::from_value(current).map(|after| Patch::between(object, &after));
     let Some(patch) = patch.filter(|patch| !patch.is_empty()) else {
         return Response::allow();

@@ -102,7 +102,8 @@ pub(crate) enum CacheLookup {
     Send,
 }
 
-/// The options of a private cache, because no two keys share a response. How long a response is fresh is never guessed.
+/// The options for a private cache: a response is used again only for requests with the same grant and headers. If a
+/// server does not say how long a response is fresh, this is not guessed.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,

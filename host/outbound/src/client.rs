@@ -71,7 +71,7 @@ impl Pools {
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }
-        // It is not known which pools are still needed, so all of them are dropped.
+        // There are too many pools. It is unknown which of them will be needed again, so all of them are dropped.
         if pools.len() >= POOLS {
             pools.clear();
         }
@@ -99,7 +99,8 @@ impl Pools {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            // A cancelled request is sent again only if none of its bytes was sent.
+            // If a reused connection turns out to be closed, the request is sent again, but only if none of its bytes
+            // was sent.
             .retry_canceled_requests(true)
             .build(BoxCloneSyncService::new(https.map_response(limited)))
     }

@@ -18,7 +18,7 @@ pub struct OutboundConfig {
     pub cache_size: u64,
     /// The credentials that grants may use, by name.
     pub credentials: BTreeMap<String, Credential>,
-    /// The addresses of these host names, instead of those from DNS. A grant must allow them like those.
+    /// IP addresses of host names that are not looked up in DNS. A grant must allow such an address, like one from DNS.
     pub resolve: BTreeMap<String, IpAddr>,
 }
 

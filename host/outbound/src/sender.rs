@@ -98,7 +98,8 @@ impl Outbound {
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // Cached responses are removed before and after the request, which may take effect before it is answered.
+        // A server may carry out a request long before it answers. So the cached responses are removed twice: before
+        // the request is sent, and after the answer.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }

@@ -486,7 +486,8 @@ async fn responses_are_cached_as_their_headers_allow() {
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
         assert_eq!(scene.seen(), requests, "{path}");
     }
-    // Such a header may be the plugin's own credential.
+    // A request with one of these headers is not answered from the cache. For example, `x-api-key` may contain the
+    // plugin's own credential.
     for (name, value) in [
         ("authorization", "Bearer own"),
         ("range", "bytes=0-1"),

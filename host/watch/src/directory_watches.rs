@@ -74,7 +74,8 @@ impl EventSignal {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
-                // Log files in a watched directory are written all the time, so their paths are dropped early.
+                // A program may write log files in a watched directory all the time. Their names are enough to ignore
+                // them, without slow calls of the operating system.
                 if !is_selected_file(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {
@@ -139,7 +140,8 @@ impl notify::EventHandler for EventHandler {
             }
             // A check itself opens files, so opening and reading a file must not trigger a check.
             EventKind::Access(_) => {}
-            // The event for closing the file follows, and completes the change.
+            // The new file is still open. Another event follows when it is closed, and only then is the change
+            // complete.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -177,7 +179,8 @@ pub(crate) struct DirectoryWatches {
 }
 
 impl DirectoryWatches {
-    /// Creates an empty set of registrations. `poll` is the interval in the warning that notifications are unavailable.
+    /// Creates an empty set of registrations. If notifications are unavailable, a warning says that changes are found
+    /// only at the interval `poll`.
     pub(crate) fn new(open: OpenWatcher, signal: Arc<EventSignal>, poll: Duration) -> Self {
         Self {
             open,
@@ -200,7 +203,8 @@ impl DirectoryWatches {
             return;
         };
         self.signal.set_watched(paths, extensions);
-        // A registration moves along with its directory, so all directories are registered anew.
+        // If a directory is renamed, its registration follows it to the new path. So all directories are registered
+        // again.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");

@@ -88,7 +88,7 @@ impl Fingerprint {
         Self { contents, extensions }
     }
 
-    /// Returns the paths whose content differs, or which the other fingerprint lacks.
+    /// Returns the paths that `other` lacks, or for which `other` has a different content.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
         self.contents
             .iter()
@@ -150,7 +150,8 @@ impl FileContent {
             if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
-            // A directory with a selected extension is recorded, so that its removal is found.
+            // A directory whose name has a selected extension is not read. It is recorded only so that its removal
+            // counts as a change.
             let content = if is_directory {
                 Self::Other
             } else {

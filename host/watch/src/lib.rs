@@ -33,8 +33,8 @@ pub struct WatchConfig {
     /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
     /// ms.
     pub debounce: Duration,
-    /// The delay, instead of `debounce`, if the last event is that a writer closed a file, or that a file was renamed.
-    /// That file is complete, so that the check only has to wait for changes to other files. Default: 10 ms.
+    /// The delay that replaces `debounce` if, in the last event, a writer closed a file or a file was renamed. Such a
+    /// file is complete, so the check waits only in case other files change as well. Default: 10 ms.
     pub settle: Duration,
     /// The delay after a write to a file that is still open, because the file may be incomplete. If writes go on, the
     /// check happens after ten times this long. Default: 2 s.
@@ -57,7 +57,8 @@ impl Default for WatchConfig {
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
 const PATIENCE: u32 = 10;
 
-/// After a change that may be incomplete, the next check follows after this multiple of [`WatchConfig::settle`].
+/// If a check finds a change that may be incomplete, the check is repeated. The pause before each repetition is this
+/// multiple of [`WatchConfig::settle`].
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories for changes of their content until it is dropped.
@@ -71,7 +72,8 @@ pub struct Watch {
     is_notified: bool,
     next_poll: Instant,
     signal: Arc<EventSignal>,
-    /// Shared with the thread of a check, which goes on if its future is dropped.
+    /// A check runs on a thread, which shares this value. If the future that waits for the check is dropped, the thread
+    /// still finishes the check.
     scanner: Arc<Mutex<Scanner>>,
 }
 
@@ -125,8 +127,8 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Watches the paths in the given fingerprint instead of the current ones, and reports the changes that were made
-    /// after it was taken.
+    /// Watches the paths in `seen` instead of the current paths. Reports the changes that were made after the
+    /// fingerprint `seen` was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
         self.is_due |= self.seen != seen;
         self.seen = seen;

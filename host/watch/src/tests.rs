@@ -252,7 +252,8 @@ async fn a_change_is_reported_even_if_the_waiting_future_was_dropped_before() {
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // The timeout grows from 0, so that the future of `changed` is dropped at each of its await points in turn.
+    // Each call of `changed` gets a longer timeout than the one before, beginning with 0. So over time, `changed` is
+    // cancelled at each of its await points.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {

@@ -270,7 +270,8 @@ fn lists_are_merged_or_pruned_and_parts_of_image_names_are_replaced() {
     }
 }
 
-/// Source: Gatekeeper's mutation_function.go and its setters, which return errors for these types as well.
+/// Source: Gatekeeper's mutation_function.go and its setters, which also return an error if a value has an unexpected
+/// type.
 #[test]
 fn a_value_of_an_unexpected_type_fails_the_mutation() {
     for (at, mutation, object, expected) in [

@@ -64,7 +64,7 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // With these parts, the name grows in each round.
+    // The name of the image grows in each round: `nginx`, then `gcr.io/repo`, then `gcr.io/gcr.io/repo`.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()
