@@ -39,7 +39,8 @@ use crate::{
 #[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores before the first directory. New definitions are offered to these stores first.
+    /// The number of stores that were added before the first directory. A new definition is offered to these stores
+    /// first, then to the directories, and then to the other stores.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,

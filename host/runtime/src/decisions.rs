@@ -1,7 +1,7 @@
 //! Keeps the decisions on the latest requests in memory.
 //!
-//! To keep a decision, a request only copies its strings. The decision is redacted and converted to JSON when it is
-//! read.
+//! While a request is handled, only the strings of its decision are copied. The decision is redacted and converted to
+//! JSON later, when a client reads it.
 
 pub(crate) mod audit;
 pub(crate) mod observer;

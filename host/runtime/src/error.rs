@@ -59,7 +59,8 @@ impl Error {
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // A store's error may be temporary, such as a missing permission, unless it is a mistake in a definition.
+            // An error of a store may be temporary, for example a missing permission. A mistake in a definition is
+            // never temporary.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),
@@ -77,7 +78,7 @@ pub struct StageError {
     pub chain: Arc<str>,
     /// The name of the stage that cannot be built.
     pub stage: Arc<str>,
-    /// Whether the stage's candidate is what cannot be built.
+    /// Whether the candidate of the stage cannot be built; `false` if it is the stage itself.
     pub candidate: bool,
     /// The location of the stage's definition.
     pub location: Location,

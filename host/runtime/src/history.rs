@@ -30,7 +30,8 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// For a rollback, the digest of the definitions that it replaced. The rollback ends when these change.
+    /// In a rollback, the digest of the definitions and module files that were current when it happened. When their
+    /// digest changes, the rollback ends. Absent if the revision is not a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -145,7 +146,8 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Adds a revision in memory, and drops the oldest ones above the limit. [`write`](Self::write) changes the disk.
+    /// Adds a revision to the history in memory, and drops the oldest revisions above the limit. Nothing changes on
+    /// disk before [`write`](Self::write) is called.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);

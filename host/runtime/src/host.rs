@@ -176,7 +176,8 @@ impl Host {
         BuildGuard(&self.0)
     }
 
-    /// Waits for a slot for one more table, but not much longer than requests on older tables can take.
+    /// Waits until one more table may be in memory. Older tables are freed when their requests end, so the wait is
+    /// limited to a little more than the request timeout.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await

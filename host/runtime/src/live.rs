@@ -73,7 +73,8 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem if it concerns mistakes; `None` if it is temporary.
+    /// Returns the problem if a retry cannot solve it, because a definition contains a mistake, for example; `None` if
+    /// it is a temporary problem.
     pub(crate) fn of_mistakes(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }

@@ -69,8 +69,8 @@ pub struct Membership {
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another replica is the leader, or was before. If there never was one, each replica begins the steps of
-    /// its rollouts itself.
+    /// Whether another replica is the leader now, or was the leader earlier. If no other replica has ever been the
+    /// leader, each replica begins the steps of its rollouts itself.
     pub is_led: bool,
     /// Whether this program is not permitted to share reports.
     pub is_refused: bool,
@@ -174,7 +174,8 @@ impl Replicas {
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
-            // A replica that may not share reports, and has never known a target, goes live by itself.
+            // This replica is not permitted to share reports, and has never known a target. So it goes live without
+            // waiting for other replicas.
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
@@ -220,7 +221,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs once for which replicas the others wait. One that is still preparing the change is logged after [`SLOW`].
+    /// Logs each of these replicas once, because other replicas wait for it. A replica without a problem is probably
+    /// still preparing the change, so it is only logged after [`SLOW`].
     fn log(&mut self, missing: &[MissingReplica]) {
         if missing.is_empty() {
             self.since = None;
@@ -243,8 +245,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica. If it cannot learn the target, it reports no prepared table, so that the others
-/// do not go live without it.
+/// Returns the report of this replica. If this replica cannot learn the target, it could not go live together with the
+/// others. It then reports only its live table as prepared, so that the others wait.
 fn new_report(
     host: &Host,
     name: &str,

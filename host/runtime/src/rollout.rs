@@ -1,7 +1,8 @@
 //! Rollouts let the candidate of a stage decide a growing share of its requests.
 //!
 //! The share of each rollout is a part of the live table, so that all answers of a stage for one request come from the
-//! same version. To change a share, the table is derived from itself: nothing is read, fetched or built.
+//! same version. To change a share, the host copies the live table with the new share. Nothing is read, fetched or
+//! built.
 
 pub(crate) mod candidate;
 
@@ -35,10 +36,12 @@ pub struct RolloutStatus {
     pub by: RolloutKey,
     /// The time at which the current step began, or at which the state last changed if that was later.
     pub since: Moment,
-    /// The time at which the next step begins, or the last one is complete; absent if a user has to continue.
+    /// The time at which the next step begins, or at which the last step is complete; absent if only a user can
+    /// continue the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason for an abort, or the user who paused the rollout, with the name of the replica if it is another one.
+    /// The reason why the rollout was aborted, or the user who paused it. If this happened on another replica, the text
+    /// contains the name of that replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The number of requests that the candidate decided in this step. The counts of a rollout begin again after each
@@ -46,14 +49,15 @@ pub struct RolloutStatus {
     pub decided: u64,
     /// The number of requests that the candidate should have decided, but for which it gave no verdict.
     pub failed: u64,
-    /// The number of failures at which the rollout is aborted, given the number of requests decided so far.
+    /// The rollout is aborted when `failed` reaches this number, which may grow with `decided`.
     #[serde(default)]
     pub failure_limit: u64,
-    /// The number of requests for which the candidate's deciding answer was compared with the plugin's answer.
+    /// The number of requests that the candidate decided, and for which its answer was compared with that of the
+    /// plugin.
     pub compared: u64,
     /// The number of compared requests that the candidate denied although the plugin did not.
     pub refused: u64,
-    /// The number of such denials at which the rollout is aborted, given the number of requests compared so far.
+    /// The rollout is aborted when `refused` reaches this number, which may grow with `compared`.
     #[serde(default)]
     pub refusal_limit: u64,
 }
@@ -146,8 +150,8 @@ impl Host {
         self.0.disabled.lock().rollouts.list()
     }
 
-    /// Takes over the progress that other replicas report for the rollouts in the live table, if it is newer. After an
-    /// abort in any replica, no change counts until the rollout is restarted.
+    /// Takes over the progress that other replicas report for the rollouts in the live table, if it is newer. Once any
+    /// replica has aborted a rollout, other changes of this rollout are ignored until a user restarts it.
     pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
@@ -166,7 +170,8 @@ impl Host {
         self.change_rollouts(Rollouts::advance).await;
     }
 
-    /// Calls `change`, which returns whether it changed any rollout. If so, goes live with that and writes it to disk.
+    /// Calls `change`, which returns whether it changed any rollout. If it did, the change takes effect at once, and is
+    /// written to disk.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();

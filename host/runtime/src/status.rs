@@ -95,13 +95,14 @@ pub struct Problem {
     pub since: Moment,
     /// The number of attempts so far to go live with the newest definitions.
     pub attempts: u64,
-    /// The time of the next attempt if the definitions do not change before; absent if only a change can help.
+    /// The time of the next attempt, unless the definitions change earlier; absent if a retry cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
     /// The mistakes, each in a sentence that says where it is, what is wrong, and how to fix it.
     pub mistakes: Vec<String>,
-    /// The invalid definitions in stores, and the definitions whose modules cannot be fetched. All others are live. If
-    /// the list is empty, the previous table is live as a whole.
+    /// The definitions that are not live as written: invalid definitions in stores, and definitions whose modules
+    /// cannot be fetched. All other definitions are live. An empty list means that the problem keeps the whole new
+    /// table from going live, so that the previous table stays live.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }
@@ -218,7 +219,8 @@ pub struct ChainStatus {
     pub name: String,
     /// The phase in which the chain's stages are called.
     pub phase: Phase,
-    /// Requests that match the chain but that the control plane does not send to this host; absent if it sends all.
+    /// The requests that match the chain, but that the control plane does not send to this host; absent if the control
+    /// plane sends all requests that match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
     /// The stages of the chain, in the order in which they are called.

@@ -205,7 +205,8 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // The change does not wait for the servers of unchanged modules.
+            // A change fetches only the modules that it needs itself, so it does not wait for the servers of other
+            // modules.
             let modules = Modules::Current(FetchScope::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -230,7 +231,8 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // Definitions that were read again may be invalid. Going live with this plan would hide that.
+        // The definitions may have been read again since the plan was made. If they are invalid now, going live with
+        // the plan would hide that.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);
@@ -258,7 +260,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if an equal table is live, because the store's content may be invalid or differ.
+        // The store is written even if the live table would stay the same. The store may still have a different
+        // content, such as an invalid definition.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -300,7 +303,8 @@ impl Host {
         self.0.live.load().entry.rolled_back_to()
     }
 
-    /// Returns a note for an error about an unknown name, which a live rollback may explain. Without one, it is empty.
+    /// Returns a note for the end of an error message about an unknown name. It says that a rollback is live, which may
+    /// be why the name is unknown. The note is empty if no rollback is live.
     pub(crate) fn rollback_note(&self) -> String {
         self.rolled_back_to().map_or_else(String::new, |to| {
             format!(
@@ -376,7 +380,8 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        // A rollback does not mend the current definitions, so their mistakes are reported until they change.
+        // A rollback does not change the current definitions. If they contain mistakes, these are reported until the
+        // definitions change.
         let remaining = || {
             self.0
                 .live
@@ -415,7 +420,7 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     }
 }
 
-/// If the change ends a rollback, returns a warning that names what differs then.
+/// If the change ends a rollback, returns a warning. It names the definitions and stages that differ from the rollback.
 fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
     let newest = newest?;
     let to = newest.rolled_back_to()?;

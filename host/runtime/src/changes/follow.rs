@@ -16,7 +16,7 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct ChangeAttempt {
-    /// Whether definitions or module files have changed. If not, a scheduled refresh or a retry is due.
+    /// Whether definitions or module files have changed; `false` if only a scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }

@@ -27,7 +27,8 @@ pub(super) struct ChangePlan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The reason why files outside this change cannot be used.
+    /// The reason why some definition files cannot be used, although this change does not touch them; `None` if all
+    /// files can be used.
     pub(super) pending: Option<Arc<Error>>,
 }
 
@@ -62,7 +63,8 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     })
 }
 
-/// Applies the edit to the current definitions or, if a file has mistakes, to the versions in force of all files.
+/// Applies the edit to the current definitions. If a definition file has mistakes, takes the live version of every file
+/// instead, and returns the mistakes as well.
 async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);

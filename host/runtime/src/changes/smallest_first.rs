@@ -70,7 +70,8 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // The state must not be locked here, because dropping the permit locks it.
+            // If nobody waits for the permit any more, it is dropped here. Dropping a permit locks the state, so the
+            // state must not be locked already.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

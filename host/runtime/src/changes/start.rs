@@ -201,7 +201,8 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 pub(crate) async fn rebuilt(source: &TableSource, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
-    // The configuration may have changed since, and with it what namespaced chains may use.
+    // The configuration may have changed since the revision was written. It says what namespaced chains may use, so the
+    // definitions are checked again.
     let usable = source.usable(definitions).await?;
     let mut built = source
         .build_all(usable.served(), modules, MissingModules::All)

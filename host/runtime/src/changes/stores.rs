@@ -57,7 +57,7 @@ impl Stores {
         stores.find(|store| store.owns(path))
     }
 
-    /// Gives each store those of its definitions that were live when the host last stopped.
+    /// Tells each store which versions of its own definitions were live when the host last stopped.
     pub(crate) async fn record_last_live(&self, files: &[DefinitionFile]) {
         for store in &self.stores {
             let own = files.iter().filter(|file| store.owns(&file.path));
@@ -73,8 +73,8 @@ impl Stores {
         }
     }
 
-    /// Reads all stores without recording the result as known. If it differs from the known content,
-    /// [`changed`](Self::changed) completes, because the stores no longer report the change.
+    /// Reads all stores, but does not record what they contain. If their content has changed,
+    /// [`changed`](Self::changed) completes, so that the change is not lost: the stores report it only once.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<StoreContents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {

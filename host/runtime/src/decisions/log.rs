@@ -90,7 +90,8 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower sets `is_awaited` before it reads the log a last time.
+        // A follower that is about to wait sets `is_awaited`, and then reads the log once more. So it either finds this
+        // decision itself, or is notified here.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
@@ -196,7 +197,8 @@ impl DecisionLog {
         }
     }
 
-    /// Returns the entries with ids smaller than `before`, the newest first, without those removed meanwhile.
+    /// Returns the entries of the log with ids smaller than `before`, the newest first. Skips entries that leave the
+    /// log in the meantime.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedLogLine> {
         let mut end = {
             let ring = self.0.memory.ring();
@@ -282,7 +284,8 @@ impl LoggedDecision {
         write::detail(self.id, &self.decided, &self.redact)
     }
 
-    /// Returns `metadata.generateName` of the request's object; `None` if it has none, or is not in the log.
+    /// Returns `metadata.generateName` of the request's object; `None` if the object has none, or if the log does not
+    /// have the object.
     pub fn generate_name(&self) -> Option<String> {
         self.decided.generate_name()
     }

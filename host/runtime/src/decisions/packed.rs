@@ -1,5 +1,5 @@
-//! Packs decisions into bytes, as far as possible. When a decision leaves the log, its memory is no longer in a
-//! processor cache, so that freeing many small allocations would be slow.
+//! Packs decisions into bytes, as far as possible. Old decisions leave the log when their memory is no longer in a
+//! processor cache. Freeing one block of bytes is then much faster than freeing many small allocations.
 
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
@@ -244,7 +244,8 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Takes over the properties of this request if they differ, so that the decisions of a thread share one copy.
+    /// Copies the properties that a request has in common with other requests of its front end, unless the last copy is
+    /// equal. The decisions of a thread then share this copy.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {

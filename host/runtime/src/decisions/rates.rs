@@ -69,7 +69,8 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts one request, unless all of these rows are from the chain's second round.
+    /// Counts one request. If all rows are from the second round, the rows of the first round have been counted
+    /// already.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

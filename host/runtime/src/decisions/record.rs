@@ -206,7 +206,8 @@ impl StageRecord {
 }
 
 impl DecisionRecord {
-    /// Removes values from patches, because they are parts of objects. The paths are kept.
+    /// Removes the values from patches, because a value is a part of an object. The operations and their paths are
+    /// kept.
     pub fn without_values(&mut self) {
         let of_stages = self.stages.iter_mut().map(|stage| &mut stage.patch);
         let patches = of_stages.chain([&mut self.patch]).flatten();
@@ -221,7 +222,7 @@ impl DecisionRecord {
 pub struct DecisionList {
     /// The decisions on this page, the newest first.
     pub decisions: Vec<DecisionRecord>,
-    /// The value of `before` with which to request the next page, of older decisions; absent if there are none.
+    /// The value of `before` in the request for the next page, which contains older decisions; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }

@@ -67,8 +67,8 @@ pub struct RecordingNote {
     /// The responses to the HTTP requests that plugins sent for the recorded request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
-    /// The objects that plugins looked up for the recorded request. If plugins asked what a user may do, these include
-    /// roles that grant what was allowed. Absent if plugins looked nothing up.
+    /// The objects that plugins looked up for the recorded request; absent if plugins looked nothing up. If a plugin
+    /// asked whether a user may do something, and the user may, the list contains roles that permit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Vec<Redacted>>,
     /// The number of HTTP responses and objects that were not recorded, because there were too many for one request.
@@ -202,7 +202,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
-        // An item of a list may have no kind of its own, because it follows from the kind of the list.
+        // An object that was read from a list, such as a PodList, may lack its version and kind, so they are added.
         object
             .entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());

@@ -122,7 +122,8 @@ impl HistoryDirectory {
             file.write_all(&text)?;
             file.as_file().sync_data()?;
             file.persist(&path)?;
-            // Without this, the file could be missing under its new name after a power failure.
+            // The new name of the file is in the directory. If the directory were not synced, the file could be missing
+            // after a power failure.
             file::sync_directory(&self.path)
         };
         write().map_err(|source| HistoryError::Io { path, source })

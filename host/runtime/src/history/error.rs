@@ -4,7 +4,8 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The history does not contain the revision. The text contains its number and those of existing revisions.
+    /// The history does not contain the requested revision. The text contains the number of this revision, and says
+    /// which revisions exist.
     #[error("there is no revision {0}")]
     Unknown(String),
     /// Another program uses the history's directory.

@@ -40,7 +40,7 @@ pub enum Origin {
     Start,
     /// Stored definitions or module files were changed.
     Files,
-    /// A module that is refreshed on a schedule had changed.
+    /// A scheduled refresh of a module found that the module had changed.
     Refreshed,
     /// The command `apply` wrote definitions.
     Applied,

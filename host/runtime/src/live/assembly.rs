@@ -46,16 +46,18 @@ pub(crate) struct AssembledTable {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(FetchScope),
-    /// The digests of the modules that an earlier revision used, by `PHASE:CHAIN/STAGE` and whether for the candidate.
+    /// The modules that an earlier revision used. The key is the stage (`PHASE:CHAIN/STAGE`), and whether the module is
+    /// that of the stage's candidate. The value is the digest of the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
 /// The modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum FetchScope {
-    /// All modules that are not in the store, and the modules in this set even if they are in the store.
+    /// All modules that are not in the store may be requested. A module in this set is requested even if the store
+    /// contains it, because it is due for a refresh.
     All(Arc<HashSet<ModuleReference>>),
-    /// Those modules in this set that are not in the store.
+    /// A module is requested only if it is in this set, and not in the store.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
@@ -109,7 +111,8 @@ pub(crate) struct Assembler {
 /// The maximum number of modules that are fetched, compiled or loaded at a time before the host serves requests.
 pub(crate) const WORKERS: usize = 4;
 
-/// The limit while the host serves requests: two, so that a plugin whose `configure` hangs does not delay all others.
+/// The maximum number of plugins that are compiled at a time while the host serves requests. It is two, so that a
+/// plugin whose `configure` hangs does not delay all other plugins.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {

@@ -1,7 +1,7 @@
 //! Stages that an operator disables for some time.
 //!
-//! To disable a stage, the live table is derived from itself: nothing is read, fetched or built. So the stage is
-//! disabled at once, even if stores and registries are unreachable or definitions are invalid.
+//! To disable a stage, the host copies the live table, and marks the stage as disabled in the copy. Nothing is read,
+//! fetched or built. So this works at once, even if stores and registries are unreachable or definitions are invalid.
 
 mod stages;
 
@@ -194,7 +194,8 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // The result can be ignored: `keep` logs its failures, and the next start enables these stages as well.
+        // The result can be ignored, because `keep` logs its failures. If the list on disk is outdated, the next start
+        // finds that the time of these stages is over, and enables them as well.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
-    /// A message for each stage that the exception names although no such stage exists.
+    /// A message for each stage that the exception names, but that does not exist.
     pub(crate) unknown: Vec<String>,
 }
 

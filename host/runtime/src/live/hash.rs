@@ -10,7 +10,8 @@ use crate::{
     live::{assembly::AssembledTable, plugins::LivePlugin, stage::LiveChain},
 };
 
-/// Returns the digest of the definitions' texts in any order, and of the paths of those in shared stores.
+/// Returns a digest of the texts of all definitions. The order of the definitions does not matter. Paths count only for
+/// definitions in shared stores, because files may have other paths on other replicas.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {

@@ -14,9 +14,9 @@ pub struct NamespacedChains {
     pub modules: Vec<SourcePattern>,
     /// The webhooks that the stages of namespaced chains may call.
     pub webhooks: NamespacedWebhooks,
-    /// The grants that the plugins of namespaced chains may have. Such a plugin can read objects only in the chain's
-    /// namespace. If the grant to review the access of any user is among them, expressions may use the authorizer as
-    /// well.
+    /// The grants that the plugins of namespaced chains may have. Such a plugin can read objects only in the namespace
+    /// of its chain. If plugins may have the grant to review the access of any user, the expressions of namespaced
+    /// chains may use the authorizer as well.
     pub allow: Grants,
 }
 
@@ -101,7 +101,7 @@ impl NamespacedChains {
         }
         for (part, plugin) in stage.plugins() {
             let place = part.path;
-            // A plugin is not allowed if its source cannot be parsed.
+            // A source that cannot be parsed matches none of the allowed modules, so the plugin is not allowed.
             let source = ReferenceSource::from_reference(&plugin.source).ok();
             let is_allowed =
                 source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));

@@ -63,7 +63,7 @@ pub enum Progress {
 pub struct LivePlugin {
     /// The name of the chain that needed the plugin first.
     pub chain: Arc<str>,
-    /// The phase of the chain that needed the plugin first.
+    /// The phase of the chain whose stage was the first to need the plugin.
     pub phase: Phase,
     /// The name of the stage that needed the plugin first.
     pub stage: Arc<str>,
@@ -152,7 +152,8 @@ impl Order {
         }
     }
 
-    /// Returns the key by which stages share a preparation.
+    /// Returns the key of a prepared plugin: module, expected digest, settings and memory limit. Stages with an equal
+    /// key share the prepared plugin.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -194,7 +195,8 @@ type PluginKey = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<LivePlugin>,
     pub(crate) is_new: bool,
-    /// If the plugin of the live table is used because the current one could not be loaded: the reason for that.
+    /// The error because of which the current plugin could not be loaded, so that `plugin` is the plugin of the live
+    /// table; `None` if loading did not fail.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
@@ -277,7 +279,8 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// Returns the loaded plugin; after a temporary error, that of the live table if there is one.
+    /// Returns the loaded plugin. If it could not be loaded because of a temporary error, returns the plugin of the
+    /// live table instead, if the live table contains it.
     pub(crate) fn or_live_plugin(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,

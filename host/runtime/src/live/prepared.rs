@@ -27,7 +27,7 @@ pub(crate) struct PreparedTables {
 }
 
 impl PreparedTables {
-    /// Called when the live table contains the newest definitions.
+    /// Makes the newest table an earlier one, because the live table contains the newest definitions already.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
@@ -77,7 +77,8 @@ pub struct TablesByHash {
     pub newest: Digest,
     /// The content hash of an earlier table that still waits to go live; `None` if there is no such table.
     pub earlier: Option<Digest>,
-    /// The reason why not even the newest table contains all of the newest definitions; `None` if it does.
+    /// The reason why the newest table lacks some of the newest definitions, such as a mistake in one of them; `None`
+    /// if the newest table has them all.
     pub problem: Option<String>,
 }
 

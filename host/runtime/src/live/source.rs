@@ -45,7 +45,8 @@ pub(crate) struct TableSource {
     pub(crate) store_limit: Option<u64>,
     /// The fingerprint of the module files when a table was last built from them, or its build was tried.
     pub(crate) modules: Fingerprint,
-    /// Increases with each read of the definitions, so that plans and builds from an earlier state are recognized.
+    /// The number of times that the definitions were read. If it has changed, a plan or a build that began before is
+    /// outdated.
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
@@ -121,7 +122,8 @@ impl TableSource {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // The watch does not report a file that changed before the fingerprint was taken, so the file is read again.
+        // If a file to which definitions refer changed before the fingerprint was taken, the watch will not report
+        // that. So the definitions and such files are read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -175,13 +177,15 @@ impl TableSource {
         Digest::of_parts(parts.iter().map(Vec::as_slice)).to_string()
     }
 
-    /// Builds a table of these definitions, as far as that is possible now:
+    /// Builds a table of these definitions, as far as that is possible now. Not every mistake is an error:
     ///
-    /// - A store's entry whose stages cannot be built is left out, unless this version of it is already in force.
-    /// - A file whose modules cannot be fetched now is served in its previous version.
-    /// - A version that is already in force is served with its last modules; stages without a module fail.
+    /// - If a new version of an entry in a store cannot be built, the entry is left out, or its previous version is
+    ///   served.
+    /// - If the modules of a file cannot be fetched now, the previous version of the file is served.
+    /// - If the same version of a definition is live already, it is served with the modules that it has. A stage
+    ///   without a module fails its calls.
     ///
-    /// All other mistakes are errors, and so are all mistakes in the files that a change writes.
+    /// All other mistakes are errors. A mistake in a file that a change writes is always an error.
     pub(crate) async fn build(
         &self,
         mut usable: Usable,
@@ -257,7 +261,7 @@ impl TableSource {
         }
     }
 
-    /// Returns whether `served` lacks a stage that is in force and that `whole` contains.
+    /// Returns whether `served` has lost a stage: the stage is live, and `whole` contains it, but `served` does not.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {

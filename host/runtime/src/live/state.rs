@@ -33,7 +33,8 @@ pub(crate) struct TableState {
     pub(crate) source: TableSource,
     pub(crate) history: History,
     pub(crate) prepared: PreparedTables,
-    /// The problem of the definitions that the newest rollback replaced. It is reported until those definitions change.
+    /// The problem that the definitions had when the newest rollback replaced them. The problem is reported until the
+    /// definitions change.
     pub(crate) replaced_problem: Option<TableProblem>,
 }
 
@@ -44,8 +45,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table has the same definitions and plugins as `entry`. If the live table is that
-    /// table, a table that waits is no longer the newest one.
+    /// Returns whether the newest table has the same definitions and plugins as `entry`. If this newest table is live,
+    /// a table that waits to go live is outdated, and only kept as an earlier one.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();
@@ -133,7 +134,8 @@ impl Host {
         table
     }
 
-    /// Derives the live table from itself with these disabled stages, and with the current shares of the candidates.
+    /// Replaces the live table by a copy in which these stages are disabled, and in which the candidates have their
+    /// current shares.
     pub(crate) fn apply_disabled(&self, stages: &Stages) {
         let table = Arc::new(self.table().with_disabled(stages));
         metrics::stages_live(&table.chains);

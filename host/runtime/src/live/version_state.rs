@@ -29,7 +29,8 @@ impl Host {
 
     /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // This must be read before the live table.
+        // The content of the stores is read before the live table. Otherwise, the content could be newer than the
+        // table, and a new version would be judged by an old table.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -72,7 +73,7 @@ impl Host {
     }
 }
 
-/// Returns whether a definition with a problem is nevertheless served in its newest version.
+/// Returns whether the newest version of a definition is served although it has a problem, such as a missing module.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

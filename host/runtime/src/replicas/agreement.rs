@@ -15,11 +15,11 @@ pub struct TableReport {
     pub live: Digest,
     /// The content hash of the newest table that the replica could serve at once. It may be the live table.
     pub prepared: Digest,
-    /// The content hash of an earlier table that the replica could also serve at once. It is reported because the
-    /// replicas may have agreed on it before the newest table was prepared.
+    /// The content hash of an earlier table that the replica has prepared as well. The replicas may have agreed on this
+    /// table before the newest one was prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
-    /// The time at which the replica first reported these tables and this problem.
+    /// The time since which the replica has reported the same tables and the same problem as in this report.
     pub since: Moment,
     /// The reason why the replica has not prepared all of the newest definitions; absent if it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,15 +64,17 @@ pub struct KnownReplica {
 /// The conclusion from the reports of all replicas about the table that they should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaAgreement {
-    /// The target stays as it is: all voters have it, and no voter has prepared a different table.
+    /// The target stays as it is: all replicas that vote have this table, and none of them has prepared a different
+    /// one.
     Agreed,
     /// The leader has to publish this content hash as the target. Then every replica goes live with the table.
     Switch(Digest),
-    /// These voters have not prepared the table that the others wait to go live with.
+    /// The other replicas wait before they go live with the next table, because the replicas in this list have not
+    /// prepared it.
     Waiting(Vec<MissingReplica>),
 }
 
-/// A replica that has not prepared a table with which others wait to go live.
+/// A replica that has not prepared the next table, so that the other replicas wait before they go live with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingReplica {
     /// The name of the replica that the others wait for.
@@ -135,7 +137,8 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
     ReplicaAgreement::Waiting(missing.collect())
 }
 
-/// Returns the table that most voters have prepared, except for the target; at a tie, the leader's.
+/// Returns the table, other than the target, that most of the voting replicas have prepared. If several tables have
+/// equally many votes, the leader's vote decides.
 fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
     let others = voters
         .iter()
@@ -159,7 +162,8 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// For each replica because of which no replica goes live with a prepared table: a sentence with the reason.
+    /// For each replica that has not prepared the next table: a sentence with the reason. No replica goes live with
+    /// this table before all replicas have prepared it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
     /// The reason why this replica does not know the tables of the others; absent if it knows them.

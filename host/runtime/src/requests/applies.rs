@@ -20,7 +20,8 @@ pub struct ChainApplies {
     pub phase: Phase,
     /// Whether the chain applies to the request, which is so if one of its rules matches.
     pub applies: Applies,
-    /// The reason why no rule of the chain matches, or what has to be known to tell; absent if a rule matches.
+    /// The reason why no rule of the chain matches. If that depends on something that the request lacks, such as the
+    /// object's name, the reason says so. Absent if a rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The stages of the chain, in order; empty if the chain does not apply.
@@ -54,7 +55,8 @@ pub enum Applies {
     No,
     /// Whether the chain or stage applies depends on the object or the name, which the request lacks.
     Depends,
-    /// A lookup or a condition of the stage failed, so that the stage would fail.
+    /// A lookup or a condition of the stage failed, so it cannot be told whether the stage applies. For a real request,
+    /// the stage would fail as well.
     Unknown,
 }
 
@@ -62,8 +64,8 @@ impl Host {
     /// Explains which chains and stages of the live table a request would pass, provided that no earlier stage changes
     /// its object. No hook is called. A request without objects stands for all objects of its kind and namespace.
     ///
-    /// Chains that apply come first. Within these, and within the rest, chains are in the order in which requests pass
-    /// them.
+    /// The chains that apply come first, and then the chains that do not. Each of the two groups is in the order in
+    /// which requests pass the chains.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
         let table = self.table();
         let deadline = Deadline::after(table.request_timeout);
@@ -86,7 +88,8 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // Names are compared last, so a mismatch of the name means that all other parts of the rule match.
+            // The names are compared last. So if the name does not match, all other parts of the rule match, and a
+            // request without a name may still match.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());

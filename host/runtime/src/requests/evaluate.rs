@@ -32,7 +32,8 @@ use crate::{
 /// The maximum number of evaluations at a time. Each of them runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The maximum number of plugin calls at a time in all evaluations. Their slots are not those of live plugins.
+/// The maximum number of plugin calls at a time in all evaluations together. These calls take no slots from the plugins
+/// of the live table.
 const CALLS_IN_FLIGHT: u32 = 8;
 
 /// The number of evaluations whose plugins stay loaded, so that evaluating a second object compiles nothing.
@@ -157,7 +158,8 @@ pub(crate) struct Evaluator {
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<LivePlugin>>,
-    /// While these exist, evaluating the same modules with other settings compiles only what depends on settings.
+    /// While these values exist, an evaluation of the same modules with other settings compiles only the code that
+    /// depends on settings.
     _modules: Vec<SharedModule>,
 }
 

@@ -96,7 +96,7 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
-    /// The front end for requests whose extensions contain none.
+    /// The front end that is assumed for a request without a `FrontEnd` in its extensions.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
 }
@@ -163,7 +163,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The instance that was polled ready is called. What stays here is a clone, which is not ready.
+        // In `tower`, only the instance on which `poll_ready` succeeded may be called. The request takes that instance
+        // along, and a clone replaces it in this service.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();
@@ -351,7 +352,7 @@ impl LayerState {
 impl<B: From<Bytes>> ForwardedRequest<B> {
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
-        // These headers are only for a body that arrives in parts.
+        // The body is sent as a whole, so the headers for a body that arrives in parts are removed.
         for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
             headers.remove(name);
         }

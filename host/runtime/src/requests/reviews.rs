@@ -46,7 +46,7 @@ pub struct ReviewService(Arc<ReviewState>);
 #[debug("ReviewState {{ host: {host:?}, limits: {limits:?}, .. }}")]
 struct ReviewState {
     host: Host,
-    /// The front end for reviews whose request extensions contain none.
+    /// The front end that is assumed for a review without a `FrontEnd` in the extensions of its HTTP request.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
     definitions: Option<Arc<DefinitionReader>>,
@@ -75,9 +75,9 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Makes the service answer reviews at `/definitions` as well. There, the API server has a definition checked
-    /// before it stores the definition, and one with mistakes is denied. `read` has to read objects as the store does;
-    /// objects for which it returns `None` are allowed.
+    /// Makes the service answer reviews of definitions at `/definitions` as well. If an API server sends them before it
+    /// stores a definition, a definition with mistakes is denied. `read` converts an object to a definition, in the
+    /// same way as the store. If `read` returns `None`, the object is allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
@@ -179,7 +179,8 @@ impl ReviewService {
 }
 
 impl ReviewState {
-    /// Checks the definition in a review. If there is no time, allows it, so that users can repair a definition.
+    /// Checks the definition in a review. If there is not enough time for the check, the definition is allowed, because
+    /// a denial would keep users from repairing an invalid definition.
     async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
         let allowed = |warnings| {

@@ -1,4 +1,5 @@
-//! Fetches the stored object from the inner service, before a request that changes it passes the chains.
+//! If a request changes a stored object, the object is fetched from the inner service before the chains get the
+//! request.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
 };
 
 enum UnknownObject<R, E> {
-    /// The inner service sent this reply, which the client gets instead.
+    /// The inner service answered the request for the stored object with this reply. The client gets the reply.
     Replied(Response<R>),
     Failed(E),
     /// The inner service's reply does not contain a usable object. The text completes the sentence "The reply ...".
@@ -90,7 +91,8 @@ where
         .await
         .map_err(UnknownObject::Failed)?;
     let reply = inner.call(request).await.map_err(UnknownObject::Failed)?;
-    // A reply with a `Passage` did not come from the upstream, which may be unreachable.
+    // If the reply has a `Passage`, this program wrote the reply itself, for example because the upstream is
+    // unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(UnknownObject::Replied(reply));
     }

@@ -37,7 +37,8 @@ use crate::{
     },
 };
 
-/// The maximum number of background calls of a candidate at a time. It leaves slots to live plugins.
+/// The maximum number of background calls of a candidate at a time. This limit leaves slots for the calls of live
+/// plugins.
 const BACKGROUND_CALLS: usize = 8;
 
 /// Calls a plugin or its candidate, then the other one in the background, and compares their answers.
@@ -48,7 +49,7 @@ pub(crate) struct HookWithCandidate {
     pub(crate) candidate: Arc<dyn Hook>,
     pub(crate) timeout: Duration,
     pub(crate) trial: Arc<Trial>,
-    /// The share of the requests that the candidate decides; `None` if it has no rollout.
+    /// The share of the requests that the candidate decides; `None` if the candidate is not in a rollout.
     pub(crate) decides: Option<Share>,
 }
 
@@ -159,7 +160,8 @@ impl HookWithCandidate {
         }
     }
 
-    /// In the background, calls the one of plugin and candidate that did not answer, and compares the answers.
+    /// Calls the plugin in the background if the candidate gave this answer, or else the candidate. Then compares both
+    /// answers.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +204,8 @@ impl HookWithCandidate {
 }
 
 impl Trial {
-    /// Compares the answers of plugin and candidate, and records the result, on a separate thread if they are large.
+    /// Compares the answers of plugin and candidate, and records the result. Large answers are compared on a separate
+    /// thread.
     async fn record(
         self: Arc<Self>,
         request: Arc<Request>,

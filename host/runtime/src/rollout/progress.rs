@@ -53,7 +53,8 @@ pub(crate) struct Rollouts {
 struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// The end of the current step in both clocks; `None` if the step does not end by itself.
+    /// The end of the current step, in the monotonic clock and in the system clock; `None` if the step does not end by
+    /// itself.
     end: Option<(Instant, Moment)>,
 }
 
@@ -141,7 +142,8 @@ impl Rollouts {
         is_changed
     }
 
-    /// Takes over another replica's progress if it is ahead. Returns whether anything has changed.
+    /// Takes over the progress that another replica reports for a rollout, if it is newer than the progress on this
+    /// replica, or if it is an abort. Returns whether anything has changed.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -228,7 +230,8 @@ impl LiveRollout {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::resumed(self.rollout.clone(), theirs);
-        // The other replica has made the change just now, so the step lasts for its full length from now on.
+        // Another replica has made exactly one change, just now. So the step has not lost any time yet, and lasts for
+        // its full length from now on.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }

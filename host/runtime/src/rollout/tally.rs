@@ -96,7 +96,8 @@ impl Rollout {
 
     fn count(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
-        // The counts begin again after each pause, so that many old successes do not hide new failures.
+        // The counts begin again whenever the length of a step has passed. Otherwise, many old successes would hide new
+        // failures.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
             *counts = StepCounts::new();
         }

@@ -100,7 +100,7 @@ impl ComparedKind {
     }
 }
 
-/// The effect that it would have to use the candidate's answer instead of the plugin's.
+/// The difference that it would make for a request if the candidate decided it instead of the plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DifferenceEffect {
     /// The candidate denies the request, but the plugin does not.
@@ -146,7 +146,7 @@ pub struct DifferenceSample {
     pub namespace: Option<String>,
     /// The name of the request's object; it may be empty if the control plane generates the name.
     pub name: String,
-    /// The effect that it would have to use the candidate's answer instead of the plugin's.
+    /// The difference that it would make for the request if the candidate decided it instead of the plugin.
     #[serde(default)]
     pub effect: DifferenceEffect,
     /// The answer of the plugin to this request.

@@ -28,7 +28,7 @@ struct StageCounts {
     last_failure: Option<FailureStatus>,
     /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
     recent: Option<CallWindow>,
-    /// The failure policy for which the failure counters were set to 0.
+    /// The failure policy for which the failure counters of the stage were created; `None` if there are none yet.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }
@@ -44,7 +44,8 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Returns the statistics of this stage with this hook. All tables that contain both share them.
+    /// Returns the statistics of a stage with a certain hook. If several tables contain the stage with this hook, they
+    /// share the statistics.
     pub(crate) fn get_or_create(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
@@ -75,7 +76,8 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Records the stage's failure policy. Returns whether it is new, so that the failure counters must be set to 0.
+    /// Records the stage's failure policy. Returns `true` if the policy is new or has changed; the caller then sets the
+    /// failure counters for this policy to 0.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)

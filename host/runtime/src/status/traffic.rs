@@ -211,8 +211,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // All threads end together, because a thread that starts later would reuse the counts of an ended
-                    // one.
+                    // Each thread waits here until all threads have counted. If a thread ended earlier, another one
+                    // could start afterwards and reuse its counts.
                     all.wait();
                 });
             }

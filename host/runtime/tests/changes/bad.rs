@@ -169,7 +169,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
     }
 }
 
-/// If neither definition is in force, the one whose name comes first is valid.
+/// The two definitions conflict. If neither of them was live before, the one whose name comes first is served.
 #[tokio::test]
 async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

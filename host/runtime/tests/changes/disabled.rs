@@ -82,7 +82,8 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
-    // The definitions are invalid, so the host starts with the last live table. In that table, the stage is disabled.
+    // The definitions are still invalid, so the host starts with the table that was live last. The stage in it is
+    // disabled again.
     let host = scene.start().await.unwrap();
     assert_eq!(
         (skipped(&host).await, live(&host).as_str()),

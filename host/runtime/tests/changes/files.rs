@@ -124,7 +124,8 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
         assert_eq!(live(&host), "1 a=1 b=1 !", "{expected}");
         let mistakes = host.status().problem.unwrap().mistakes;
         assert!(mistakes[0].contains("b.yaml"), "{mistakes:?}");
-        // `admittance check` loads files with this function, so it reports the same mistake.
+        // The command `admittance check` loads files with `Definitions::load`, so it reports the same mistake as the
+        // host.
         let error = Definitions::load(&[scene.chains()]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
@@ -205,7 +206,8 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
     }
 }
 
-/// The configuration contains the path of the file, so it is the user who has to remove the file there.
+/// The configuration of the host names this file. So the host does not delete the file, and the user has to remove it
+/// from the configuration.
 #[tokio::test]
 async fn a_file_that_is_configured_by_name_is_not_deleted() {
     let scene = ChangesScene::new();

@@ -32,7 +32,7 @@ struct Inner {
 struct StoreState {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
-    /// Whether the next commit fails because another program is said to have written first.
+    /// Whether the next commit fails with a conflict, as if another program had written to the store.
     conflicts: bool,
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,

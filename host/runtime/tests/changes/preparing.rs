@@ -52,7 +52,8 @@ async fn until_building(host: &Host, is_building: bool) {
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
-/// Awaits an operation, and fails the test if it waits for the `configure` that never returns.
+/// Awaits an operation, and fails the test if the operation takes too long, because it waits for the plugin whose
+/// `configure` never returns.
 async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),

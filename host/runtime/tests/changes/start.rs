@@ -28,7 +28,7 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
 /// If a file contains fewer chains than were live before, it may be incomplete, so the start waits for more.
 #[tokio::test]
 async fn a_start_waits_until_a_file_is_written_completely() {
-    // A little less than the time that the start waits, because file systems round times.
+    // The start waits for two seconds. The test expects a little less, because file systems round times.
     const HOLD: Duration = Duration::from_millis(1900);
     let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
@@ -85,7 +85,8 @@ async fn a_history_directory_cannot_be_opened_by_two_hosts() {
     assert!(error.to_string().contains("in use by process"), "{error}");
 }
 
-/// Leaves the files of three changes as they would be after a crash. Only `written` of them contain their change.
+/// Leaves three files as a crash in the middle of a change would leave them: the first `written` files have their new
+/// text already, and the others still have their old text.
 async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));

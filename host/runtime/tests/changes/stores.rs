@@ -28,7 +28,7 @@ pub(crate) fn builder(scene: &ChangesScene, memory: &MemoryStore) -> HostBuilder
         .history(scene.folder.path().join("history"))
 }
 
-/// Waits until the live table is the expected one, in the form of `live`.
+/// Waits until `live` returns `expected` for this host.
 pub(crate) async fn until(host: &Host, expected: &str) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {

@@ -38,7 +38,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
     let again = host.apply(yaml, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, memory.commits()), (3, 1));
-    // The YAML is stored as JSON, because that is what the store's other users expect.
+    // The applied text is YAML, but the host stores it as JSON, because other programs that use the store expect JSON.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &application_by("ci"))
         .await
@@ -137,7 +137,8 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // Adds a source for each character: the file for `f`, the directory for `d`, and a store for `1` or `2`.
+    // Each character of `order` adds definitions: `f` from a file, `d` from a directory, `1` and `2` from the two
+    // stores.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {
@@ -225,7 +226,8 @@ async fn a_store_can_be_changed_without_a_history() {
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
-/// Definitions may be read again while a change is prepared, and be invalid then. The change must not hide that.
+/// While a change is prepared, the definitions may be read again, and a mistake may be found in them. This mistake must
+/// still be reported after the change.
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

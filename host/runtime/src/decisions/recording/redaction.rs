@@ -106,7 +106,8 @@ impl PointerToken {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // In a patch, `-` appends to a list. The new item may get any index, so `-` matches each.
+            // In a patch, `-` stands for the end of a list. The index of the new item is unknown, so `-` matches every
+            // index.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -189,7 +190,8 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value, and returns the number of redacted values. `list` is the kind of its list, if any.
+/// Redacts the Secrets in a value, and returns the number of redacted values. If the value is an item of a list, `list`
+/// is the kind of that list, such as `SecretList`.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
         Some(kind) => kind.as_str().unwrap_or_default().to_owned(),

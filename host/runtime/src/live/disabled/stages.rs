@@ -82,7 +82,8 @@ impl DisabledStages {
         self.stages.lock()
     }
 
-    /// Writes the list of disabled stages to disk. If they would not survive a restart, returns the reason.
+    /// Writes the list of disabled stages to disk. If that is not possible, returns the reason; a restart of the
+    /// program then enables the stages again.
     pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
         self.write(
             "the disabled stages are",
@@ -114,7 +115,8 @@ impl DisabledStages {
         };
         let this = self.clone();
         let writing = move || {
-            // The list is read under this lock, so that the last of concurrent writes contains the newest list.
+            // The list is read only while `writing` is locked. If two threads write at the same time, the second one
+            // therefore also writes the newer list.
             let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)
@@ -162,7 +164,8 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// Sets the exceptions whose expiry is watched. Returns the time up to which expired exceptions have been logged.
+    /// Sets the exceptions of the live table, so that their expiry is noticed. Returns the time of the previous call:
+    /// exceptions that expired before that time have been logged.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
         self.update_next_end();

@@ -140,7 +140,8 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // Stages that use the module with other settings can share the code that is independent of settings.
+    // While this value exists, other stages that use the same module with other settings do not compile the code that
+    // is independent of settings again.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

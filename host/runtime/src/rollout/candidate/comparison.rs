@@ -26,7 +26,7 @@ pub(super) struct ComparedAnswer {
 }
 
 impl ComparedAnswer {
-    /// Evaluates an answer by the rules and limits that apply to the answer of any stage.
+    /// Computes the effect of an answer on the request. The same rules and limits apply as for any answer of a stage.
     pub(super) async fn evaluate(
         request: &Request,
         answer: Result<Response, Failure>,
