@@ -163,7 +163,7 @@ pub struct ReplicasStatus {
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
     /// For each replica that has not prepared the next table: a sentence with the reason. No replica goes live with
-    /// this table before all replicas have prepared it.
+    /// this table before all of these replicas have prepared it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
     /// The reason why this replica does not know the tables of the others; absent if it knows them.
