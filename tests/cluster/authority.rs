@@ -44,7 +44,8 @@ impl TestCredentials {
         params.subject_alt_names = vec![
             SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
             SanType::DnsName("localhost".try_into()?),
-            // A gateway that connects to an API server expects the name `kubernetes` in its certificate.
+            // When a gateway connects to an API server, the certificate of the API server must be valid for the name
+            // `kubernetes`.
             SanType::DnsName("kubernetes".try_into()?),
         ];
         let certificate = params.signed_by(&key, &issuer)?.pem();

@@ -219,7 +219,8 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // A repeated start uses another port, and thus an empty directory.
+            // If etcd has to be started a second time, it gets another port and therefore an empty directory, because
+            // the port is in the directory's name.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),

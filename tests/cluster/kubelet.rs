@@ -45,7 +45,8 @@ impl Kubelet {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // The answer fails if the API server has closed the connection, which is fine.
+                        // If the API server has closed the connection, `answer` returns an error. That is not a
+                        // problem.
                         let _ = answer(stream).await;
                     }
                 });
@@ -131,7 +132,8 @@ async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: b
     } else {
         b""
     };
-    // The block is the number of headers, which is zero, and an empty zlib block, at which the reader stops.
+    // The compressed headers of the reply. They are only the number zero, because the reply has no headers, and then an
+    // empty zlib block, after which kubectl stops reading.
     let block = [
         begin,
         b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",

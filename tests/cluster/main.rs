@@ -115,8 +115,8 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // When Ctrl-C or the end of the scenarios completes one future, `select!` drops the other one. That stops the
-    // processes and removes their files.
+    // One of these futures completes when all scenarios have run, and the other one at Ctrl-C. In both cases, `run` is
+    // dropped, which stops the processes and removes their files.
     let result = tokio::select! {
         result = run(&arguments) => result,
         result = interrupted() => result.map(|()| ExitCode::FAILURE),

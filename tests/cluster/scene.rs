@@ -26,7 +26,8 @@ use crate::{
     scenarios::resources::prepare,
 };
 
-/// The label by which a scene's webhook configurations select its namespaces. Its value is the first one's name.
+/// The label by which a scene's webhook configurations select the namespaces of the scene. The value of the label is
+/// the name of the scene's first namespace.
 pub(crate) const SCENE_LABEL: &str = "scene";
 
 /// A namespace of the cluster, and the webhook server for it, which stops when the scene is dropped.

@@ -24,7 +24,8 @@ const WARM_UP: usize = 200;
 /// The number of requests that are counted. They are enough to average out rare work in the background.
 const COUNTED: usize = 500;
 
-/// Waits until no other test counts. All tests run in one process, whose allocations are counted as a whole.
+/// All tests run in one process, and the allocations of the whole process are counted. So each test waits here until no
+/// other test is counting.
 fn count_alone() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)

@@ -24,7 +24,8 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
         return None;
     };
     let _alone = count_alone();
-    // The trace is not in the directory of definitions: the program watches that, which would add system calls.
+    // The program watches the directory of definitions. If strace wrote its trace there, the program would notice that
+    // and make additional system calls.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
     // `-D` makes strace a grandchild of this process, so that the child is the traced program itself.

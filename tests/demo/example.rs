@@ -170,7 +170,8 @@ impl ExampleRequest {
                 if received.body != sent || status != 200 {
                     return Err("the body was changed".into());
                 }
-                // The JSON API replies with the bare object, so it must equal the one that was sent.
+                // This API replies with the stored object and nothing else, so the reply must equal the object that the
+                // client sent.
                 match self.body {
                     ExampleBody::Text(body) if reply.json().ok() != serde_json::from_str(body).ok() => {
                         Err(format!("the reply is {}", reply.text()))

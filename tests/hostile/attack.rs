@@ -10,7 +10,8 @@ pub(crate) struct Attack {
 }
 
 pub(crate) enum Means {
-    /// Clients create objects for which a plugin with these settings is called. A field of them has this length.
+    /// Clients create objects for which a plugin with these settings is called. One field of each object is `object`
+    /// bytes long.
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),
@@ -37,7 +38,8 @@ pub(crate) enum Means {
     Documents(fn() -> String),
     /// Clients send this request to the admin port, which the well-behaved client probes after each of its requests.
     Admin(fn() -> AttackCall),
-    /// Clients open the console's page about one UID, for which this many requests of 9 KiB were sent before.
+    /// Before the attack, this many requests of 9 KiB are sent, all with the same UID. During the attack, clients open
+    /// the console's page about this UID.
     Decisions(usize),
 }
 
@@ -196,7 +198,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The lists share one text of 100,000 bytes. When the result is serialized, it is repeated for each element.
+/// All elements of the lists refer to the same text of 100,000 bytes, which needs little memory. In the JSON of the
+/// result, however, this text is written 160 times.
 const WRITING: &str = r#"cel:
         variables:
           - name: text

@@ -33,7 +33,8 @@ pub(crate) struct Requests {
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,
-    /// The URL of the admin port if it is attacked. Each request is then followed by a probe of this port.
+    /// The URL of the admin port, if the attack is aimed at the admin port. After each of its requests, the client then
+    /// sends a probe to this port.
     pub(crate) probed: Option<String>,
 }
 

@@ -65,7 +65,8 @@ async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
     }
 }
 
-/// Sends informational responses without end. Yields after each, as a real attacker would use another machine.
+/// Sends informational responses (1xx) without end. After each write, it lets other threads run, because a real
+/// attacker would not use the CPU of this machine.
 async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
     let responses = INFORMATIONAL.repeat(1000);
     loop {

@@ -85,7 +85,7 @@ fn interrupt_all_others() {
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };
-    // The policy must not apply to threads and processes that the calling thread starts.
+    // The flag keeps threads and processes that the calling thread starts from inheriting the scheduling policy.
     let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel only reads the parameters; 0 means the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }

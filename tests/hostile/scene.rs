@@ -115,7 +115,8 @@ impl HostileScene {
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
             Means::Informational(AttackServer::Webhook) => {
-                // The webhook has no TLS, which only a BCS definition may have, so the chain is written as one.
+                // The webhook has no TLS. Only definitions of BCS may call such a webhook, so this chain is written as
+                // a definition of BCS.
                 let definition = json!({
                     "apiVersion": "v4",
                     "kind": "admissionwebhook",
@@ -478,7 +479,8 @@ async fn flooding(
                     Err(error) => outcomes.add(error.to_string()),
                 }
             }
-            // The gateway closes such watches, so they are opened again every five seconds.
+            // The gateway closes watches whose client does not read. So all watches are opened again every five
+            // seconds.
             tokio::time::sleep(Duration::from_secs(5)).await;
             outcomes.add(format!("{} watches that nobody reads", held.len()));
             let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;

@@ -377,7 +377,8 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
         reply.status.as_u16()
     };
     assert_eq!(ask("GET", "unknown").await, 401);
-    // Registering a cluster under the ID of configured drivers gives Alice no right to these drivers.
+    // The drivers of the cluster `BCS-MESOS-1` are in the gateway's configuration. Alice has registered a cluster with
+    // the same ID, but that gives her no right to use these drivers.
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene

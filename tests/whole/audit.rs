@@ -345,7 +345,8 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // The plugin reads a Node and always fails. The message of its failure contains this Node.
+                // The plugin `misbehaves` reads the Node `node-1` and then always fails. The message of the failure
+                // contains the Node that the plugin has read.
                 {
                     "name": "plugin",
                     "timeout": "10s",
@@ -444,7 +445,8 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // The messages for CREATE and UPDATE may differ, because a Node from a watch is printed differently.
+    // If the messages about an object for CREATE and UPDATE differ, it has two rows, and only the first one is kept.
+    // They can differ because a Node that comes from a watch is printed differently.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()
@@ -474,7 +476,8 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
-/// Returns a chain that denies Pods without this label, with the fields that the API server adds when it stores it.
+/// Returns a chain that denies Pods without this label. The chain also has the fields that an API server adds when it
+/// stores the chain.
 fn labelled(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",

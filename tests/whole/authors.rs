@@ -133,7 +133,8 @@ async fn a_new_project_passes_its_tests() {
         );
     }
 
-    // The compiler accepts a plugin's Cargo.toml without `crate-type`, so `test` has to report this mistake.
+    // A plugin compiles even if its Cargo.toml has no `crate-type`, so the compiler does not report this mistake. The
+    // command `test` has to report it.
     fs::write(&code, text).unwrap();
     let manifest = directory.join("Cargo.toml");
     let text = fs::read_to_string(&manifest).unwrap();

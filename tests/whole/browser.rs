@@ -233,7 +233,8 @@ impl Browser {
         errors.map(|entry| entry.message).collect()
     }
 
-    /// Checks that the browser's console has reported no errors since the last call except replies with this status.
+    /// Checks the errors in the browser's console since the last call. Replies with this status may have caused errors,
+    /// but there must be no other error.
     pub(crate) async fn only_failed_with(&self, status: &str) {
         let errors = self.errors().await;
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
@@ -281,7 +282,7 @@ impl HttpClient for DriverClient {
     }
 
     async fn new(&self) -> Arc<dyn HttpClient> {
-        // A client without a runtime of its own would wait forever for a reply on the test's runtime.
+        // The client has a runtime of its own. On the runtime of the test, the client would wait forever for a reply.
         Arc::new(Self(Client::new().unwrap()))
     }
 }

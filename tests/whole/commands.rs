@@ -76,7 +76,7 @@ async fn check_reports_every_mistake_in_every_file() {
     let directory = wrong_documents();
     let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
-    // (file and line of a mistake, part of its message)
+    // (file and line that `check` must name, part of the error message about this line)
     for (place, words) in [
         ("a.yaml:4:", "metadata.name"),
         ("a.yaml:7:", "spec.rules[0].operations[1]"),
@@ -195,7 +195,8 @@ spec:
     ] {
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
-        // In an expected message, `{}` stands for the column in which the value `perhaps` begins.
+        // Expected messages contain `{}` in place of a column number. It is the column in which the text `perhaps`
+        // begins.
         let value = text
             .lines()
             .nth(7)
@@ -350,7 +351,8 @@ async fn durations_are_printed_with_at_most_three_decimals() {
         application("shop", "web", "nginx:1.29").to_string(),
     );
     let mut seen = 0;
-    // Durations must have at most three decimals. With eight runs, at least one duration would show a rounding error.
+    // A duration must have at most three decimals. If the program did not round durations, at least one of eight runs
+    // would show a duration with more decimals.
     for _ in 0..8 {
         let run = run(&chains, &object, &["--output", "json"]).await;
         let lines = run

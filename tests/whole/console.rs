@@ -299,7 +299,8 @@ async fn text_from_requests_is_never_interpreted_as_markup() {
     let attack = "<img src=x onerror=\"document.title='attacked'\">'";
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    // Each request is sent while the page is open, so a script adds its decision. Then the page is loaded again.
+    // The page is open while this request is sent, so a script adds a row for the decision to the page. After that, the
+    // page is loaded again, so that the server renders the same row.
     for uid in ["u1", "u2"] {
         let mut review = pod(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);

@@ -363,7 +363,8 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     for output in [&serve.stderr, &check.stdout] {
         // Each mistake begins with the name of the file. It may have several lines, as in a panic message.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
-        // `check` reports each invalid setting of a stage as a mistake of its own, so stages are counted.
+        // `check` reports each invalid setting as a mistake, so a stage may have several mistakes. Only the number of
+        // stages with mistakes must be right.
         let stages: HashSet<_> = mistakes
             .iter()
             .filter_map(|mistake| mistake.split_once("stage ")?.1.split(' ').next())
@@ -501,7 +502,8 @@ spec:
 "
         ))
         .await;
-        // The next request reuses the connections that this request opens, to the program and to the upstream server.
+        // This request opens a connection to the program, and one from there to the upstream server. The request after
+        // it uses the same connections, because no new connection can be opened then.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
         assert_eq!(scene.create(&other).await.status, 200, "{what}");

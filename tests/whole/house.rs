@@ -306,9 +306,11 @@ fn may_use(user: &str, used: &str) -> bool {
     match (layer(user), layer(used)) {
         // The fuzz targets may depend on every crate of the host. No crate depends on the fuzz targets.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // `cargo task hostile` sets the time slice of its threads like the program.
+        // `cargo task hostile` shortens the time slice of its threads with a function of `admittance-net`, as the
+        // driver does.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
-        // Both crates are in one layer. `admittance-net` reloads certificates when their files change.
+        // A crate may not use another crate of its own layer. This pair is an exception: `admittance-net` uses
+        // `admittance-watch` to reload certificates when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
@@ -474,7 +476,8 @@ fn every_example_in_a_docstring_is_a_test() {
                 let (comment, language) = line.split_once("```")?;
                 comment.trim_start().starts_with("//").then_some(language)
             });
-            // Every other fence opens a block. The block is an example in Rust if its info string is empty or says so.
+            // The first fence opens a block, the second one closes it, and so on. A block is an example in Rust if its
+            // info string is empty or has one of these words.
             let is_example = |language: &str| {
                 let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
                 language.split(',').any(|word| rust.contains(&word.trim()))

@@ -33,8 +33,9 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// Returns whether each request is allowed, the resulting object, the warnings, and the code of a refusal. The message
-/// is included only if asked for, because that of an imported chain may differ.
+/// Returns the result of each request: whether the request is allowed, the object, the warnings, and the code of a
+/// refusal. The message of a refusal is included only if `with_messages` is set, because an imported chain may use
+/// another message than the original policy.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -398,7 +399,8 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
         let names: Value = containers.map(|container| container["name"].clone()).collect();
         assert_eq!(names, expected, "{track}: {}", ran.stdout);
     }
-    // The import keeps both SidecarSets as they are, because whether one of them applies depends on the other.
+    // The SidecarSet `base` applies to a Pod only if `canary` does not. So the import does not convert either of them,
+    // and copies both as they are.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(

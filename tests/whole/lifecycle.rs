@@ -258,7 +258,8 @@ spec:
 fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // These failures need a webhook, a selector or conditions, which the stages lack.
+        // A stage can fail in these ways only if it has a webhook, a selector or conditions. The stages of this test
+        // have none of these.
         let can_fail = ![
             "unreachable",
             "tls",
@@ -365,7 +366,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Replicas on one node share a store. They remove temporary files of killed programs while others write theirs.
+/// Replicas on one node share a store. When a replica starts, it removes temporary files of programs that were killed.
+/// It must not remove the files that another replica is just writing.
 #[tokio::test]
 async fn several_programs_can_share_a_store() {
     let directory = tempfile::tempdir().unwrap();

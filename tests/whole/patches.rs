@@ -265,8 +265,8 @@ async fn a_patch_is_judged_by_its_result() {
         ..Teams::default()
     })
     .await;
-    // (case, stored object, content type, patch, expected status, patch that the API gets or message, stored object
-    // afterwards)
+    // (case, stored object, content type of the patch, patch, expected status, expected text, stored object afterwards)
+    // The expected text is the patch that the API gets, or the message of a refusal.
     for (case, stored, content_type, patch, status, expected, after) in [
         (
             "a field",

@@ -126,7 +126,8 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// Returns a chain whose webhook gives the answers in these rows, and the configuration that resolves its name.
+/// Returns a chain with a webhook, and the configuration that resolves the webhook's host name. The webhook gives the
+/// answers in these rows.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {

@@ -84,7 +84,8 @@ spec:
         self.scene.client.send(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// Returns this header's value in each request of the driver: first to webhooks, then to the upstream server.
+    /// Returns the values of this header in all requests that the driver has sent: first those to webhooks, and then
+    /// those to the upstream server.
     fn sent(&self, name: &str) -> Vec<Option<String>> {
         let mut sent = self.calls.lock().unwrap().clone();
         sent.extend(
@@ -140,7 +141,8 @@ async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Each request goes to two webhooks. Those that both allow go to the upstream server.
+    // Both requests go to two webhooks each. Only the first request is allowed by both webhooks, and then goes to the
+    // upstream server. That makes five headers.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {
@@ -216,7 +218,8 @@ async fn spans_reach_a_collector_with_their_parents() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), "200");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(upstream.parent_span_id, request.span_id);
-    // Each webhook and the upstream server got the span of the call to it as the parent.
+    // In each call to a webhook or to the upstream server, the header `traceparent` has the ID of the driver's span for
+    // this call.
     let mut callers = Vec::new();
     for name in ["stage resource", "stage review"] {
         let [stage] = named(name)[..] else {
@@ -297,7 +300,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     for line in traced.log_of("quiet").await {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
-    // The next request belongs to no trace of a caller, so its spans are exported.
+    // The next request has no `traceparent`, so the driver begins a new trace for it, and exports the spans.
     assert_eq!(traced.create("good", &[]).await.status, 200);
     let received = collector.until(|spans| spans.len() >= 7).await;
     let spans = spans(&received);

@@ -593,7 +593,8 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
         })
         .unwrap()
     };
-    // (`clientCa` in the configuration, [(name of a client, the client, whether the server accepts it)])
+    // Each row is (`clientCa` in the configuration, clients). Each client is (name, client, whether the server accepts
+    // it).
     for (client_ca, clients) in [
         (
             "",

@@ -213,7 +213,8 @@ async fn changes(table: &mut MeasuredTable, rounds: u32) {
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // The two newest versions alternate, so that each is a change. The store has both in compiled form.
+        // The module changes between the two newest versions, so every round is a change. The store has the compiled
+        // forms of both versions.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(
@@ -249,7 +250,7 @@ async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
     ));
 }
 
-/// Measures starts and changes with many chains in an API server, half of which have a plugin.
+/// Measures how long starts and changes take if an API server has many chains. Half of the chains have a plugin.
 async fn many_resources(table: &mut MeasuredTable, rounds: u32) {
     const PLURAL: &str = "admissionchains";
     let setting = Setting::new();

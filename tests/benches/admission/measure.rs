@@ -35,7 +35,8 @@ impl MeasuredTable {
         }
     }
 
-    /// Measures `calls` calls after a warm-up, and adds a row with their times and the ratio to those in `base`.
+    /// Measures `calls` calls after a warm-up, and adds a row with their times to the table. If `base` has the times of
+    /// another measurement, the row also has the ratio to these.
     pub(crate) async fn measure<T>(
         &mut self,
         name: &str,

@@ -20,7 +20,8 @@ use crate::{
 /// The number of measurements of each server. Servers take turns, so that changes of the machine's speed affect all.
 const ROUNDS: usize = 5;
 
-/// The number of measurements of each server if two builds are compared. Each measurement is then shorter.
+/// The number of measurements of each server if two builds are compared. These measurements are shorter than those of a
+/// single build, so there are more of them.
 const ROUNDS_OF_TWO: usize = 12;
 
 /// The number of chains in the configuration with many chains. No request matches any of them.
@@ -28,7 +29,7 @@ const CHAINS: usize = 10_000;
 
 struct Build {
     program: PathBuf,
-    /// The text that is appended to the names of this build's rows in the table.
+    /// The text that the table shows behind the names of rows about this build. It is empty for the build under test.
     suffix: &'static str,
 }
 
@@ -72,7 +73,8 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // The other build may be older and not have the key that turns decisions off.
+        // An older build may not know the key that turns decisions off. So only this build, whose suffix is empty, is
+        // also measured without decisions.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,
@@ -304,7 +306,7 @@ impl Build {
         let directory = tempfile::tempdir_in(directory).unwrap().keep();
         let definitions = directory.join("definitions");
         fs::create_dir(&definitions).unwrap();
-        // A file without definitions would be rejected, so without a chain there is no file.
+        // The program would reject a file without definitions. So if there is no chain, no file is written.
         if !chain.is_empty() {
             fs::write(definitions.join("chain.yaml"), chain).unwrap();
         }

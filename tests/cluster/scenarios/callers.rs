@@ -23,7 +23,8 @@ pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<TestClu
 }
 
 pub(crate) async fn a_caller_with_another_ca_is_refused(cluster: Arc<TestCluster>) {
-    // The server trusts a CA that did not sign the API server's client certificate, so it refuses its calls.
+    // The server accepts only client certificates from the CA in `ca.pem`. The API server's client certificate is from
+    // another CA, so the server refuses the API server's calls.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");

@@ -70,7 +70,8 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<TestCluster>) {
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
     let both: &[&str] = &["web", "log-agent"];
-    // (webhook's path, containers of a valid Pod, whether `annotation` runs, whether an invalid Pod is denied)
+    // (path of the webhook, containers of a valid Pod, whether the chain `annotation` runs, whether an invalid Pod is
+    // denied)
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
         ("/mutate/injection", both, false, false),
@@ -146,7 +147,8 @@ pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<TestCluster>) {
     scene
         .register(&Registration::mutating("/mutate/injection").reinvoked())
         .await;
-    // The name of this webhook configuration sorts last, so its webhook is called after the other one.
+    // The API server calls webhooks in the order of their configurations' names. The name of this configuration is the
+    // last one, so `annotation` is called after `injection`.
     scene
         .register(&Registration::mutating("/mutate/annotation").named("second"))
         .await;

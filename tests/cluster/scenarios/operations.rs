@@ -77,7 +77,8 @@ pub(crate) async fn an_eviction_is_refused(cluster: Arc<TestCluster>) {
     assert_eq!(scene.containers("web").await, ["web"]);
 }
 
-/// If the webhook allows the connection to a Pod, it fails later, because the cluster has no nodes.
+/// Kubernetes asks the webhook before it connects a client to a Pod. The cluster has no nodes, so a connection that the
+/// webhook allows fails later, with another message.
 pub(crate) async fn a_connection_is_refused(cluster: Arc<TestCluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();

@@ -23,8 +23,8 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 prints the message of a denial only for some reasons. `Forbidden` is one of them.
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
-    // The rule has no `apiGroups`: this API server was compiled with a newer version of Go than it was written for, and
-    // reads `""` as null.
+    // The rule has no `apiGroups`, because this API server reads an empty string there as null. The reason is that it
+    // was compiled with a newer version of Go than the one for which it was written.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
     validating(chain(&scene.namespace, rules, json!([stage])))
 }
@@ -227,7 +227,8 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<TestCluster>) {
         },
     }))
     .await;
-    // Gatekeeper would create this kind for the template. It does not run here, so the test creates it.
+    // In a real cluster, Gatekeeper creates the kind `Images` for this template. Gatekeeper does not run here, so the
+    // test creates the kind itself.
     apply(crd(constraints, "v1beta1", "images", "Images", "Cluster")).await;
     let constraint = json!({
         "apiVersion": format!("{constraints}/v1beta1"),

@@ -52,7 +52,8 @@ impl PodCreator {
     }
 }
 
-/// A change counts as complete for a user after this many Pods in a row with the new mark.
+/// A user has seen a change completely if this many Pods in a row, all created by this user, have the mark of the new
+/// version.
 const SOME: usize = 5;
 
 impl PodCreators {
@@ -102,7 +103,8 @@ impl PodCreators {
 
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
-            // Skip one Pod more, whose creation may have begun before this call.
+            // Ignore the Pods that this user created before this call, and one more, because its creation may have
+            // begun before.
             creator.past = creator.marks.borrow().len() + 1;
         }
         self.until_all(mark).await;
@@ -142,8 +144,8 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
 }
 
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
-/// The annotation that the new version of the plugin uses instead. It has the same length, so that it can replace
-/// [`STATUS`] in the module's bytes.
+/// The old version of the plugin writes the annotation [`STATUS`], and the new version writes this one. Both names have
+/// the same length, so that the test can overwrite one by the other in the module's bytes.
 const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
 fn status_annotation(pod: &Value) -> String {

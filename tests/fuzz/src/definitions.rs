@@ -16,7 +16,7 @@ pub fn definitions(input: &[u8]) {
     };
     let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
-        // A text may contain no definition. In a file, that is a mistake.
+        // `load_text` accepts a text without definitions, but a file without definitions is a mistake.
         Ok(chains) => match set.chains() {
             Err(mistakes) if chains.is_empty() => check_mistakes(&mistakes, text),
             again => {
@@ -42,7 +42,8 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
         let applied = set.apply(&stored.text, "input", ExpectedDefinitions::Existing, &|_| None);
-        // An item of a list cannot be replaced alone, so applying it fails.
+        // The document may be an item of a list. Such an item cannot be replaced without the rest of the list, so
+        // applying it fails.
         let Ok(change) = applied else {
             continue;
         };

@@ -10,9 +10,11 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The fixed address of the answer in the guest's memory, so that an input can contain pointers into itself.
+/// The address of the answer in the guest's memory. It is fixed, so that an input can contain pointers to other parts
+/// of the same input.
 const ANSWER: usize = 2048;
-/// The maximum length of an input. Its end is cut off, because it would overwrite data of the host.
+/// The maximum length of an input. A longer input is cut off, because in the guest's memory, it would overwrite data
+/// that the host has written.
 const LONGEST: usize = 16 << 10;
 
 /// Runs a guest that answers with the bytes of the input, in which lists and strings have arbitrary pointers. Checks

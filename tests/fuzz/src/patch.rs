@@ -43,7 +43,8 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
         panic!("only here a patch: {patch}");
     };
     let mut expected = object.value().clone();
-    // The safe `json_patch::patch` undoes a patch that fails, and panics if it cannot undo an operation.
+    // If a patch fails, `json_patch::patch` undoes the operations before the failure, and panics if it cannot undo one
+    // of them. `patch_unsafe` undoes nothing.
     let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
     match result {
         Ok(after) => {

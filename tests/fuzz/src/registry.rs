@@ -83,7 +83,7 @@ struct RegistryScene {
     reference: ModuleReference,
     /// A catalog that accepts modules without signatures.
     trusting: Catalog,
-    /// A catalog that accepts only modules with a signature by the key.
+    /// A catalog that accepts a module only if it has a signature by the required key.
     strict: Catalog,
 }
 

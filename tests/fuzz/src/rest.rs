@@ -136,8 +136,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Splits a path as some server does: `knows_dots` resolves `.` and `..`, and `merges` drops empty segments before
-/// that.
+/// Splits a path into segments, as various servers do it. A server for which `merges` is set drops empty segments
+/// first. A server for which `knows_dots` is set then resolves `.` and `..`.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

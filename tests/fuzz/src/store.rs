@@ -86,7 +86,7 @@ fn revision(directory: &Path, content: &[u8]) {
     let store = tempfile::tempdir().expect("a directory can be made");
     block_on(async {
         let start = || Host::builder().history(directory).store(store.path()).build();
-        // The start may fail with an error, if no table can be built from the revision.
+        // If the program cannot build a table from this revision, the start returns an error, which is allowed.
         let Ok(host) = start().await else {
             return;
         };
@@ -100,8 +100,8 @@ fn revision(directory: &Path, content: &[u8]) {
     });
 }
 
-/// Starts a program that finds an interrupted change of files. Checks that the change is completed, but that files
-/// which somebody has changed since are left alone.
+/// Starts a program after a change of several files was interrupted, and checks that the program completes the change.
+/// If somebody has edited a file since the interruption, the program must not touch that file.
 fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
@@ -143,7 +143,8 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // The start succeeds even if the files are now invalid: the program then serves what was last live.
+    // The interrupted change may leave invalid files, but the start succeeds nevertheless. In this case, the program
+    // serves the table that was live before.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

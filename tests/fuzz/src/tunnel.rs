@@ -9,7 +9,8 @@ use tokio_tungstenite::{
 
 use crate::block_on;
 
-/// The number of bytes that the gateway may keep in memory for the tunnel. The two connections in it take half of that.
+/// The number of bytes that the gateway may keep in memory for the tunnel. The test opens two connections in the
+/// tunnel, which take half of these bytes.
 const LIMIT: usize = 256 << 10;
 
 /// Sends messages of an agent to a gateway through a tunnel. The input has for each message: how often it is repeated,
@@ -43,7 +44,7 @@ pub fn tunnel(input: &[u8]) {
             let (message, tail) = tail.split_at(usize::from(*length).min(tail.len()));
             rest = tail;
             for _ in 0..=*again {
-                // Sending fails after a message was invalid, because the gateway then ends the tunnel.
+                // After an invalid message, the gateway ends the tunnel, and then the next message cannot be sent.
                 if sink.send(Message::binary(message.to_vec())).await.is_err() {
                     break 'messages;
                 }

@@ -12,7 +12,8 @@ const LARGEST: usize = 64 << 20;
 
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
-    // On a busy machine, a slow call must not count as a finding. libFuzzer itself finds inputs that take too long.
+    // The timeout is long, because on a busy machine, a call that is only slow would otherwise count as a finding.
+    // libFuzzer has a time limit of its own for an input.
     stage.spec.timeout = Duration::from_secs(60);
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }

@@ -32,7 +32,8 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // A text that begins like JSON keeps the fraction of `1.0`, so it is not compared.
+    // `to_json` reads a text that begins like JSON as JSON, and then keeps the fraction of a number such as `1.0`.
+    // `yaml_to_json` reads every text as YAML and drops the fraction, so the results are not compared.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

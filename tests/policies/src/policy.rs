@@ -46,7 +46,8 @@ struct Payload {
     settings: Settings,
 }
 
-/// Returns the policy's answer to a call of `validate`. If it returns an error, the policy fails.
+/// Returns the policy's answer to a call of `validate`. If this function returns an error, the call of the policy
+/// fails.
 pub(crate) fn validate(payload: &[u8], call: CallHost<'_>) -> Result<Value, String> {
     let Payload { request, settings } = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
     let act = &request["object"]["metadata"]["annotations"]["act"];

@@ -281,7 +281,8 @@ cases:
     ] {
         assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
     }
-    // The log mentions the snapshot: the plugin is configured once, before the snapshot, and not in each call.
+    // The log has a line about a snapshot of the plugin's memory. The snapshot is taken after the plugin is configured,
+    // and calls start from the snapshot, so the plugin is configured only once.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
 import { deny, plugin } from "admittance";

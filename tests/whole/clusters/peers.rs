@@ -94,7 +94,8 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
         .await;
     scene.until_reached().await;
 
-    // A gateway that shuts down finishes its requests in flight. The other gateway sends it no new ones.
+    // A gateway that shuts down lets running requests end, such as this watch. The other gateway sends no new requests
+    // to the gateway that shuts down.
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -164,7 +165,8 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     opened.await.unwrap();
     drop(wire);
 
-    // Replaying the recorded bytes on a new connection fails, because each connection has another challenge.
+    // The recorded message is valid only on the connection on which it was recorded, because it answers the challenge
+    // of that connection. On a new connection with another challenge, the gateway refuses it.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;

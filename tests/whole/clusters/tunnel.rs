@@ -69,7 +69,8 @@ async fn an_agent_logs_why_its_report_is_refused() {
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
     // Like bcs-api, the gateway replies with the status 200 to a report that it refuses. The reason is in the body.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
-    // Requests go through the tunnel although the report was refused.
+    // The gateway has refused the addresses that the agent reported, but the agent's tunnel is open, and requests go
+    // through this tunnel.
     scene.until_reached().await;
 }
 

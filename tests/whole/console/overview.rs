@@ -25,7 +25,8 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The first chain rewrites the Pod's image, and a stage in Audit mode would deny it.
+    // The first chain takes the Pod's image from this registry, which a stage in Audit mode does not allow. The stage
+    // only reports that it would deny the Pod.
     let audit = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains().replace("settings: { refuseLatest: true }", audit);
     assert!(chains.contains(audit), "{chains}");
@@ -125,7 +126,8 @@ async fn tables_fit_on_a_phone_screen() {
     for page in PAGES.into_iter().chain(["/style"]) {
         browser.open(&server.program.admin_url(page)).await;
         browser.find("h1").await;
-        // Elements in a navigation, a definition or an editor may be wider: these have scroll bars of their own.
+        // Navigation, code blocks and editors may be wider than the screen, because each of them has a scroll bar of
+        // its own.
         let script = "return [...document.querySelectorAll('body *')]
             .filter((element) => !element.closest('nav, pre, textarea, code-editor, thead, .visually-hidden, .skip, svg'))
             .filter((element) => element.getBoundingClientRect().right > 390.5)

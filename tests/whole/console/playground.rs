@@ -292,7 +292,8 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome td.added", "team: everyone").await;
 
-    // After a client has sent a request that matches the chain, the playground offers it instead of its example.
+    // At first, the playground offers an example of its own. As soon as a client has sent a request that matches the
+    // chain, the playground offers this request instead.
     let request = Request::builder()
         .method(Method::PUT)
         .uri(program.url("/v1/services/web"))

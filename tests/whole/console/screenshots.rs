@@ -81,7 +81,7 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // All temporary paths but the history's are replaced above, so this pattern matches only the history's path.
+        // The patterns above replace all temporary paths except that of the history, which this pattern replaces.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

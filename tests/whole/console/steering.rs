@@ -88,7 +88,8 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // The candidate differs for the changed Pod, and for the denied one, whose message has the rewritten image.
+        // The candidate gives another result for two Pods. It changes one Pod differently, and denies the other one
+        // with another message, because the message contains the rewritten image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server

@@ -46,7 +46,8 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     scene.create("b", "img:latest").await;
     let mut all = FollowingCommand::start(&scene, &["--since", "1h"]).await;
     let mut refused = FollowingCommand::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // Once both commands have printed the earlier decisions, they are connected, so they get every later decision.
+    // A command that has printed the earlier decisions is connected to the driver, and prints every later decision. So
+    // the test waits until both commands have printed the earlier ones.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())

@@ -11,8 +11,8 @@ use crate::scene::store;
 const INFOS: [&str; 16] = [
     "yaml",
     "yaml fragment",
-    // Test cases, which pass with the stock plugin image-policy or, if they contain `target: http`, with
-    // guest-reaches-out.
+    // Test cases, all of which must pass. Cases that contain `target: http` are for the plugin guest-reaches-out, and
+    // all others for the stock plugin image-policy.
     "yaml cases",
     // Blocks with a definition that `check` rejects. The block after it on the page is the output of `check`.
     "yaml wrong",
@@ -24,7 +24,7 @@ const INFOS: [&str; 16] = [
     "rust",
     "rust,no_run",
     "rust,ignore",
-    // Blocks in JavaScript or Python (this row and the next) are run by the tests of these SDK packages.
+    // Code blocks in JavaScript and Python are not run here, but by the tests of the SDK packages for these languages.
     "javascript",
     "python",
     // Blocks in C are compiled and run by the test of projects in C.
@@ -80,7 +80,8 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // Only an example with a `SyncSet` or an `ExpansionTemplate` may define no chain.
+                // An example with a `SyncSet` or an `ExpansionTemplate` defines no chain. Every other example must
+                // define one.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()

@@ -52,8 +52,9 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the paths of the fields that the program knows at the `?` in each of these documents. `known` replaces the
-/// `?` by an unknown field, and returns the fields that the error message suggests.
+/// Returns the names of all fields that the program accepts in some places of its documents. Each place is a prefix for
+/// the names, and a document with a `?` where the fields belong. `known` replaces the `?` by an unknown field, and
+/// returns the field names that the program's error message suggests.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -249,13 +250,14 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
     let read = known_in(&places, |text| {
-        // The document is a NamespacedAdmissionChain, because it has one field more than an AdmissionChain.
+        // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more, so the document has this kind.
         let text =
             format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // The texts above do not look into a `namespaceSelector`, so the schema's fields inside of it are not compared.
+    // No document in `texts` has a `?` inside of a `namespaceSelector`. So the fields that the schema has there are not
+    // compared.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -422,7 +424,8 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // `environment` needs no permission, so the page omits it.
+        // The page does not list `environment`, because plugins of a namespace may get environment variables without a
+        // permission.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
@@ -465,8 +468,8 @@ fn fields_of_definitions_are_documented() {
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
-    // (heading on the page, [(prefix of the fields, start of the document, rest of the document with a `?` for the
-    // fields, fields that the page need not list)])
+    // Each row is (heading on the page, parts). Each part is (prefix of the fields, start of the document, rest of the
+    // document with a `?` for the fields, fields that the page may omit).
     for (heading, parts) in [
         (
             "AdmissionChain",
@@ -631,7 +634,8 @@ fn fields_of_definitions_are_documented() {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // `apiVersion` and `kind` select the format of the other fields, so either side may lack them.
+        // `apiVersion` and `kind` select the format of the other fields. The page may list these two even if the error
+        // message does not suggest them, and the reverse is also allowed.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

@@ -25,7 +25,7 @@ const OF_TARGET: [&str; 2] = ["instance", "job"];
 struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
-    /// All code spans in the metric's description, among which are the values of its labels.
+    /// All code spans in the description of the metric. Some of them are the values that the metric's labels can have.
     values: BTreeSet<String>,
 }
 
@@ -50,7 +50,8 @@ fn listed() -> BTreeMap<String, ListedMetric> {
     metrics.collect()
 }
 
-/// A PromQL expression of the dashboard or of an alert rule, with the labels that its legend or message shows.
+/// A PromQL expression of the dashboard or of an alert rule. `labels` has the labels that the dashboard's legend or the
+/// alert's message shows.
 struct ShownExpression {
     place: String,
     expression: String,

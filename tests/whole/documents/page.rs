@@ -168,8 +168,9 @@ impl Page {
         self.rows_until(heading, |_, _| true)
     }
 
-    /// Returns the table rows below this heading. `ends` says, by the levels of both headings, whether a later heading
-    /// ends them.
+    /// Returns the rows of all tables that follow this heading, up to a later heading that ends the section. `ends`
+    /// gets the level of this heading and the level of a later heading, and returns whether the later one ends the
+    /// section.
     fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
         let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
         let prose = self.prose();

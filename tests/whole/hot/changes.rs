@@ -53,7 +53,7 @@ async fn a_module_goes_live_however_its_file_is_replaced() {
         change(&hot, version);
         hot.until_version(&program, way, version).await;
     }
-    // The program may have reported a file that it read before the file was complete.
+    // The program may have read a file before it was complete, and have reported a problem. The problem must disappear.
     let status = program
         .until_status("no problem", |status| status.get("problem").is_none())
         .await

@@ -89,7 +89,8 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // The rollback holds after a restart, although the file is written again, because its content is the same.
+    // After a rollback, the file still has the newer content. Writing the same content again is not a change, so the
+    // rollback is still in effect after a restart.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();

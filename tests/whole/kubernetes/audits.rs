@@ -388,7 +388,8 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
-        // If an object's messages for CREATE and UPDATE differ, the report has two results for it.
+        // If the messages for CREATE and UPDATE differ, the report has two results for the same object. Only the first
+        // one is kept.
         found.dedup_by_key(|(name, _)| name.clone());
         found
     };
@@ -406,7 +407,8 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// After the interval `every`, the leader audits all objects again, and so repairs what it has not noticed.
+/// After each interval `every`, the leader audits all objects again. It then also repairs reports whose deletion it has
+/// not noticed.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {
     let setting = setting();

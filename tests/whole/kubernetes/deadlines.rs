@@ -51,7 +51,8 @@ const BY_REQUEST: &str = "no verdict before the request's deadline";
 
 #[tokio::test]
 async fn the_shortest_of_all_timeouts_applies() {
-    // (`limits.requestTimeout` in the configuration, [(timeout of the stage, query of the request, expected message)])
+    // Each row is (`limits.requestTimeout` in the configuration, requests). Each request is (timeout of the stage,
+    // query of the request, expected message).
     let table: [(&str, &[(&str, &str, &str)]); 2] = [
         (
             "60s",
@@ -62,7 +63,8 @@ async fn the_shortest_of_all_timeouts_applies() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // kube-apiserver sends its timeout in the query like this. Here the reply must come within a second.
+                // kube-apiserver sends its timeout in the query, such as `?timeout=1s`. The program must reply within
+                // this time.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],
@@ -108,7 +110,8 @@ async fn the_shortest_of_all_timeouts_applies() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // The second stage has not allowed the request, so it is refused whatever the failure policies are.
+            // If the deadline passes during the first stage, the program cannot call the second stage. It then refuses
+            // the request, even if the failure policy of both stages is `Ignore`.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(
@@ -135,7 +138,8 @@ async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let sent = server.review("/mutate/audited?timeout=1s", &review);
-    // 15 s is less than the stage's timeout, so the reply did not wait for it, and enough for a busy machine.
+    // The stage's timeout is 30 s. A reply within 15 s shows that the server did not wait for the stage, and 15 s are
+    // enough for a busy machine.
     let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

@@ -89,7 +89,8 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     if let Some(found) = found {
         return (StatusCode::OK, Json(found));
     }
-    // The server refuses lists, with which watches start. So the program sends a request for each lookup.
+    // The program first tries to watch the objects, and a watch starts with a list. This server answers lists with 404,
+    // so the program sends a request for each lookup instead.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))

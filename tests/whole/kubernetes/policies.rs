@@ -195,7 +195,8 @@ async fn kubewarden_policy_groups_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // Each policy of the group that is called loops until its timeout. The message names the first of them.
+        // With `act: loop`, each called policy of the group runs in a loop until its timeout. The message names only
+        // the first of these policies.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

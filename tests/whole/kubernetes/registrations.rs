@@ -203,7 +203,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
     );
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
-    // A second webhook validates definitions before they are stored, because they are resources of this cluster.
+    // The chains are resources of this cluster, so there is a second webhook: it validates definitions before the API
+    // server stores them.
     let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
     assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
     assert_eq!(
@@ -262,7 +263,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The Secret's name begins with that of the configurations, so their count includes its requests.
+        // The name of the configurations is a prefix of the Secret's name. So the requests for the Secret also count as
+        // requests for the configurations.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
@@ -272,7 +274,8 @@ async fn webhook_configurations_follow_the_live_chains() {
     }
 }
 
-/// Before a Pod is ready, a webhook with the failure policy `Fail` would refuse requests.
+/// If a webhook with the failure policy `Fail` were registered before a Pod is ready, the API server would refuse all
+/// requests that match the webhook. So the leader registers webhooks only when a Pod is ready.
 #[tokio::test]
 async fn no_webhook_is_registered_before_a_pod_is_ready() {
     let setting = setting();
@@ -355,7 +358,8 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
         assert_eq!(named, [of_team, of_cluster], "{path}: {message}");
     }
 
-    // After the last chain of a namespace is deleted, a single webhook with the path of all chains is registered again.
+    // Chains of a namespace need webhooks of their own. After the last such chain is deleted, there is a single webhook
+    // again, whose path runs all chains.
     setting.server.delete(NAMESPACED, "test", "all");
     let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
     eventually("one webhook for all chains", async || path() == "/validate").await;
@@ -481,7 +485,8 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // Neither change affects the chain's webhook, so the leader must not write.
+    // The two changes below affect only the messages of the chain. Its webhook stays the same, so the leader must not
+    // write the webhook configuration again.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));
@@ -587,7 +592,8 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     setting.server.allow("get", "secrets");
     program.until_serving().await.unwrap();
 
-    // The program serves although it may not create one of the configurations. Its status names that one.
+    // The program may not create one of its two webhook configurations, but it serves requests nevertheless. The status
+    // says which configuration is missing.
     let is_named = |status: &Value| {
         let problem = status["webhookConfigurations"]["problem"]
             .as_str()

@@ -39,9 +39,10 @@ fn renewed(lease: &Value) -> Timestamp {
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // The replicas whose last two reports name the same table, because the leader sees a report a moment late.
+    // A replica is in this set if its last two reports name the same table. Only these replicas are checked, because
+    // the leader learns of a report a moment later.
     let mut settled: BTreeSet<String> = BTreeSet::new();
-    // The index of the published target in `targets` that each replica serves.
+    // The target that each replica serves, as an index in `targets`.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {
@@ -56,7 +57,8 @@ fn check_order(setting: &Setting) -> usize {
                     .filter(|(name, _)| settled.contains(*name))
                     .map(|(_, lease)| lease)
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader's own Lease is not checked: the leader uses its report before it writes it there.
+                // The leader knows its own state before it writes this state to its own Lease. So that Lease may be
+                // late, and is not checked.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = counts
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
@@ -79,7 +81,8 @@ fn check_order(setting: &Setting) -> usize {
             continue;
         }
         let target = targets.last().and_then(Option::as_deref);
-        // If the Lease is new, there is no earlier version of it with a served table.
+        // `before` is the table that the replica served according to the previous version of its Lease. It is `None` if
+        // the Lease is new.
         let before = replicas.get(&name).and_then(|before| annotation(before, "live"));
         let live = annotation(&lease, "live");
         let serves = |target: &Option<String>| target.as_deref() == live;

@@ -270,7 +270,8 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // `admittance apply` refuses the chain for the same reason, whether or not its stage has a new name.
+    // The chain needs a permission that the configuration does not grant, so `admittance apply` refuses the chain. It
+    // makes no difference whether the stage has its old name or a new one.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());

@@ -84,7 +84,8 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
     assert_eq!(held.server.program.ended().await.unwrap().code(), Some(0));
 }
 
-/// After a Pod begins to stop, kube-apiserver sends it reviews until it notices that the endpoint was removed.
+/// When a Pod begins to stop, Kubernetes removes the Pod's endpoint from the Service. kube-apiserver notices that
+/// later, and until then, it still sends reviews to the Pod.
 #[tokio::test]
 async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     let mut held = HeldServer::start("1h").await;

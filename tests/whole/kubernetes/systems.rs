@@ -116,7 +116,8 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     server.program.until_status("the chain", has_chain).await.unwrap();
     assert!(server.message().await.contains("by another"));
 
-    // The program does not own these policies, so it refuses to change them and writes no status to them.
+    // Admittance only reads the policies of Kubernetes and their bindings. So it refuses to change them, and writes no
+    // status to them.
     let name = "ValidatingAdmissionPolicyBinding/stray";
     let told = server.run_command(&["delete", name]).await;
     assert!(

@@ -117,7 +117,8 @@ spec:
             json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
         }).collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // The role also has rules for the webhook configurations, which do not depend on the stage.
+        // The role also has rules for the webhook configurations. They are the same whatever the stage is, so they are
+        // ignored here.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
             found.filter(is_of_chains).cloned().collect::<Vec<_>>(),

@@ -146,8 +146,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
 ";
     let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
     let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
-    // (configuration for the chart, whether certificates exist, arguments for the chart only, arguments for chart and
-    // manifests, configuration for the manifests)
+    // (configuration for the chart, whether certificate files exist, arguments for `chart`, arguments for both
+    // commands, configuration for the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
         (CONFIG, true, "", "", mounted("", pods)),
         (CONFIG, false, "", "", kept.to_owned()),
@@ -435,7 +435,8 @@ definitions: [pods.yaml]
             assert_eq!(variable(&pod).unwrap()["value"], "first");
             assert_eq!(variable(&others).unwrap()["value"], "second");
         }
-        // Objects such as Services select Pods by labels. Those of one release must not select Pods of the other.
+        // Objects such as Services select Pods by labels. The selectors of one release must not match the Pods of the
+        // other release.
         let mut selectors = 0;
         for object in &first {
             for pointer in [

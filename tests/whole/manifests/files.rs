@@ -177,8 +177,8 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
     let pods = "{ operations: [CREATE], resources: [pods] }";
     let proxy =
         "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
-    // (definitions, configuration, further argument, in which `CHAINS` is the definitions' path, part of the error
-    // message)
+    // (definitions, configuration, further argument, part of the error message)
+    // In the argument, `CHAINS` stands for the path of the definitions.
     for (definitions, config, argument, expected) in [
         (
             chain("{ operations: [CREATE], kinds: [Pod] }", &stage),

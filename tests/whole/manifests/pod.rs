@@ -27,7 +27,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         arguments,
         &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
     );
-    // `check` accepts the files of the Pod, with which `serve` will run.
+    // The command `check` must accept these files of the Pod, because the Pod runs `serve` with the same files.
     let config = root.join("etc/admittance/config/admittance.yaml");
     let config = config.to_str().unwrap();
     let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
@@ -83,7 +83,7 @@ async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
     }
 }
 
-/// Sends an AdmissionReview to the program over TLS. Its certificate must be valid for this host name.
+/// Sends an AdmissionReview to the program over TLS. The certificate of the program must be valid for the name `host`.
 pub(super) async fn post(
     program: &Admittance,
     authority: &[u8],

@@ -104,7 +104,8 @@ impl Surroundings {
             .collect()
     }
 
-    /// Waits until the driver's status and metrics report exactly the definitions whose paths end so as invalid.
+    /// Waits until the driver reports exactly the expected definitions as invalid, in its status and in its metrics.
+    /// `expected` has the end of each definition's path.
     async fn until_bad(&self, driver: &Front, expected: &[&str]) {
         let mut last = (Vec::new(), Vec::new());
         let asking = async {
@@ -247,7 +248,8 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// One of the nodes is not a definition, and the other one's definition conflicts with a valid one.
+/// One node in ZooKeeper does not contain a definition. Another node contains a definition that conflicts with a valid
+/// one.
 #[tokio::test]
 async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let place = ZooKeeperNode::shared("bad").await;
@@ -268,7 +270,8 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // An invalid definition that can be parsed is returned, and can be replaced but not created.
+    // The text in the node `junk` is not a definition. So a client gets an error instead of the definition `junk`, and
+    // cannot create it because the node exists, but can replace it.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());

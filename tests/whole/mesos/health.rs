@@ -68,7 +68,7 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
     let driver = Front::start(&driver(&place, "")).await;
     until_healthz(&driver, "in starting").await;
 
-    // Then ZooKeeper is reachable, but has no registered scheduler.
+    // ZooKeeper is now reachable, but no scheduler is registered in it.
     let server = blocking(move || {
         server.start_again();
         server

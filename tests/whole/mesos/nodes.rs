@@ -181,7 +181,7 @@ impl SchedulerCandidate {
                         elected(names.first() == Some(&own));
                         watcher.changed().await;
                     }
-                    // ZooKeeper is unreachable, but the session has not ended, so the watch is repeated.
+                    // While ZooKeeper is unreachable and the session has not expired, keep trying to watch the nodes.
                     Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
                     Err(_) => return elected(false),
                 }
@@ -196,7 +196,8 @@ impl SchedulerCandidate {
         }
     }
 
-    /// Deletes the candidate's node, after which its scheduler answers like one that is not the master.
+    /// Deletes the candidate's node in ZooKeeper. From then on, the candidate's scheduler answers requests like any
+    /// scheduler that is not the master.
     pub(super) async fn resign(self) {
         self.election.abort();
         (self.lead)(false);

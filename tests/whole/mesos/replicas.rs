@@ -222,7 +222,8 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
 async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     let server = blocking(TestZooKeeper::start).await;
     let place = ZooKeeperNode::root(server.address());
-    // The scheduler is registered in another ZooKeeper ensemble, so the drivers still find it when this server stops.
+    // The drivers' configuration has the address of the scheduler. So the drivers still find the scheduler when the
+    // ZooKeeper server of this test stops.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&place, "")
@@ -404,7 +405,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // Without the plugin's definition, the driver can serve the same table as the others, and registers itself.
+    // This driver could not serve the plugin. After the definition with the plugin is deleted, it can serve the same
+    // table as the others, and registers itself.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;

@@ -12,7 +12,8 @@ use crate::scene::{store, write};
 
 pub(super) const CLUSTER: &str = "BCS-MESOS-10001";
 
-/// A driver, and the only scheduler to which it forwards requests. Its address is in the configuration.
+/// A driver and a scheduler. The driver's configuration has the address of the scheduler, so all requests go to this
+/// scheduler.
 pub(super) struct Mesos {
     _directory: TempDir,
     pub(super) cluster: MesosCluster,

@@ -15,7 +15,8 @@ fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the two nodes of a driver: the one for bcs-api, and the one among the nodes of all drivers.
+/// Returns the two nodes that a driver creates in ZooKeeper. bcs-api reads the first one. The second one is in the list
+/// of all drivers.
 async fn registered(nodes: &Nodes) -> (MesosNode, MesosNode) {
     let is_driver = |node: &MesosNode| node.name.starts_with("_c_");
     let in_service = nodes

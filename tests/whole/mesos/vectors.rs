@@ -337,7 +337,8 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // This envelope comes from a filter of bcs-mesos-driver, which formats it differently. The bytes must be equal.
+        // In bcs-mesos-driver, a filter sends the replies with this code, and formats their JSON with line breaks.
+        // Every byte must be the same here.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

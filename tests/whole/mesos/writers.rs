@@ -62,7 +62,7 @@ impl ConcurrentWriters {
         self.written.borrow().len()
     }
 
-    /// Waits until the replies of the clients, without the first `from` of them, meet a condition.
+    /// Waits until the clients' replies meet a condition. The first `from` replies do not count.
     pub(super) async fn until(
         &self,
         what: &str,
@@ -169,7 +169,8 @@ pub(super) fn wrong(
     wrong
 }
 
-/// Returns all requests that these schedulers received, and the problems that they found in them.
+/// Returns all requests that these schedulers have received, and the problems that the schedulers have found in these
+/// requests.
 pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
     let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
     let problems = schedulers.iter().flat_map(|scheduler| scheduler.problems());

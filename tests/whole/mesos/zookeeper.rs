@@ -12,7 +12,8 @@ pub(super) use ensemble::{Ensemble, TestZooKeeper};
 pub(crate) struct ZooKeeperNode {
     /// The addresses of the ensemble's servers, as `host:port,host:port`.
     pub(super) servers: String,
-    /// The path of the node that serves as the root. It is empty if that is the root of the ensemble.
+    /// The path of the node that serves as the root for a test. The path is empty if the test uses the root of the
+    /// whole ensemble.
     folder: String,
 }
 

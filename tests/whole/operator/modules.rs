@@ -63,7 +63,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let inspected = stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
-    // `inspect` has read the new artifact, but does not change which one the program uses.
+    // `inspect` reads the new artifact from the registry, but the program uses the old one until a user runs `pull`.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
     let pulled = stdout_of(&["pull", &reference, "--store", text(&store)]).await;

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use crate::scene::{BCS, application, store, write};
 
-/// A driver with a directory of definitions, and a plugin in several versions. The methods run commands against it.
+/// A driver with a directory of definitions, and a plugin in several versions. The methods run commands such as
+/// `admittance rollback` against this driver.
 pub(super) struct OperatorSetup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,

@@ -10,7 +10,8 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
     for name in ["a", "b", "c", "d"] {
         assert_eq!(setup.versions_of(name).await, annotations_by(1));
     }
-    // The program calls the candidate after it has sent its response, so the comparison appears later.
+    // The program answers the client before it calls the candidate, so the result of the comparison appears a moment
+    // later.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
     setup
         .program

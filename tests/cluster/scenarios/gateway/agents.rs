@@ -55,7 +55,8 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<TestCluster
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // Like agents of BCS, this one has an account with `cluster-admin`, so super users need no role binding.
+    // The agent's account now has the role `cluster-admin`, as agents of BCS have. With such an agent, super users have
+    // all rights in the cluster without a role binding.
     gateway
         .administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;

@@ -121,7 +121,8 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
         assert!(reply.starts_with(&format!("HTTP/1.1 {code}")), "{lines}: {reply}");
     }
 
-    // The attempts are repeated over HTTP/2, whose requests may have several headers with one name.
+    // The attempts to become another user are repeated over HTTP/2. There, a request may have several headers with the
+    // same name.
     let authority = String::from_utf8(gateway.scene.authority("certs")).unwrap();
     let client = Client::over_http2(ClientTrust {
         authorities: &authority,

@@ -24,7 +24,8 @@ impl ConnectionBalancer {
     }
 
     pub(super) async fn start_at(ip: &str) -> Self {
-        // `cargo task cluster` adds further addresses if it is run by root. Otherwise, only loopback addresses exist.
+        // The address `ip` may be a further address of this machine, which `cargo task cluster` adds if root runs it.
+        // Other users have only loopback addresses.
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();

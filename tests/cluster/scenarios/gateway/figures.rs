@@ -34,7 +34,7 @@ pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRo
 #[derive(Debug)]
 pub(crate) struct WatchMemory {
     has_tunnel: bool,
-    /// The gateway's resident memory for these watches, in bytes.
+    /// The bytes by which the gateway's resident memory has grown when all watches are open.
     gateway: u64,
     agent: u64,
 }

@@ -37,7 +37,8 @@ pub(super) struct GatewayScene {
 pub(super) struct GatewaySetting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
-    /// The content of `dialect.gateway.peers` and further keys, through which several gateways find each other.
+    /// The value of `dialect.gateway.peers`, which a gateway needs to connect to other gateways. `None` if there are no
+    /// others.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
     pub(super) more: Value,
@@ -47,7 +48,8 @@ pub(super) struct GatewaySetting<'a> {
 
 impl GatewaySetting<'_> {
     pub(super) fn simple(has_tunnel: bool) -> Self {
-        // If there is to be a tunnel, the gateway must not be allowed to connect to the API server's address directly.
+        // In a test with a tunnel, the gateway must not bypass the tunnel. So `localServers` does not allow it to
+        // connect to a local API server.
         let local_servers = if has_tunnel {
             json!([])
         } else {

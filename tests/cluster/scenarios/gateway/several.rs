@@ -128,7 +128,7 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Test
     };
     let gateway = GatewayScene::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
-    // While the database is down, the gateway uses what it last read from it.
+    // While the database is down, the gateway uses the data that it has read from the database before.
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let path = gateway.path("configmaps");

@@ -90,7 +90,8 @@ pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Runnin
     watches
 }
 
-/// Checks that all watches end soon with an error: cut off, or refused if they were not yet answered.
+/// Checks that every watch ends soon with an error. The connection of the watch breaks, or the watch gets an error as
+/// the reply if it had no reply yet.
 pub(super) async fn end_with_errors(watches: &mut RunningWatches, count: usize) {
     let ended = async {
         let mut ended = 0;

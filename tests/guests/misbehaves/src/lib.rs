@@ -66,7 +66,7 @@ behaviours! {
     LogsTooMuch = "logs-too-much",
     /// Returns a patch of 8 MiB.
     HugePatch = "huge-patch",
-    /// Returns the patch in its settings, or an error if there is none.
+    /// Returns the patch that the guest gets in its settings, or an error if the settings have no patch.
     AnswersPatch = "answers-patch",
     /// Returns incomplete JSON as a patch.
     InvalidJson = "invalid-json",

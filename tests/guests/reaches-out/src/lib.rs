@@ -11,7 +11,7 @@ use admittance_sdk::{
     serde_json::Value,
 };
 
-/// The target, and the values that it needs.
+/// The settings of this guest: what it tries to access, and the URL if that is a server.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {

@@ -11,7 +11,8 @@ use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Returns the version in the component's bytes, and hides it from the compiler, which would inline it.
+/// Returns the version that is in the component's bytes, where tests overwrite it. `black_box` keeps the compiler from
+/// using the original version, which it knows.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;
     black_box(TEXT)

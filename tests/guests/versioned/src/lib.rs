@@ -20,7 +20,8 @@ use admittance_sdk::{
 pub struct Settings {
     /// The stage's name, which is part of the annotations' names.
     pub name: String,
-    /// A number by which a test recognizes its definitions. The patch writes it besides the version.
+    /// A number from which a test can tell which definitions were used. If it is set, the patch writes this number and
+    /// the version.
     pub generation: Option<u64>,
 }
 

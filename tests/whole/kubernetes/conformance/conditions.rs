@@ -1,4 +1,4 @@
-//! Tests the effect of `matchConditions` on a request, and which of them are rejected.
+//! Tests which requests `matchConditions` select, and that the program rejects invalid `matchConditions`.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};

@@ -53,7 +53,8 @@ fn rows() -> Vec<ReinvocationRow> {
     ]
 }
 
-/// Each case is tested twice, with one result: its webhooks are in one configuration, or in separate ones.
+/// Each case is tested twice: with all webhooks in one configuration, and with each webhook in a configuration of its
+/// own. The expected result is the same.
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();

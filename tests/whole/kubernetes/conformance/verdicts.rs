@@ -13,7 +13,7 @@ use crate::{
     scene::{source, write},
 };
 
-/// Returns the webhook's answer to a call. The first segment of the path says which.
+/// Returns the webhook's answer to a call. The first segment of the call's path selects one of the answers below.
 async fn answer(call: HookCall, _: Arrivals) -> HookAnswer {
     let denied = |status: Value| HookAnswer::Review(json!({"allowed": false, "status": status}));
     match call.path.split('/').nth(1).unwrap() {
@@ -284,7 +284,9 @@ fn changing_rows() -> Vec<VerdictRow> {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
-    // The request is a CREATE: in an UPDATE, the selector would match the old object, which has the label.
+    // The second webhook has a selector for the label `remove`, which the first webhook removes, so the second one is
+    // not called. In an UPDATE, it would be called, because the selector would match the old object, which still has
+    // the label. So the request is a CREATE.
     let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let reviewed = ReviewedResource {
@@ -407,7 +409,7 @@ fn changing_rows() -> Vec<VerdictRow> {
 
 /// A case of the conformance list, tested in one phase and with one version of AdmissionReview.
 struct VerdictCase {
-    /// The name of the case's webhook configuration, with which the paths of its webhooks end.
+    /// The name of the webhook configuration for this case. The path of each webhook in it ends with this name.
     place: String,
     phase: &'static str,
     document: String,

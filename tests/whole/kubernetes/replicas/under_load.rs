@@ -19,7 +19,8 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// The time for which the API server is down when `cargo task soak` runs the test.
+/// The time for which the API server is down in a run of `cargo task soak`. In other runs, the API server is down only
+/// until the replicas have noticed it.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
