@@ -38,8 +38,8 @@ pub(crate) enum Means {
     Documents(fn() -> String),
     /// Clients send this request to the admin port, which the well-behaved client probes after each of its requests.
     Admin(fn() -> AttackCall),
-    /// Before the attack, this many requests of 9 KiB are sent, all with the same UID. During the attack, clients open
-    /// the console's page about this UID.
+    /// Clients open the console's page about a UID. This many requests of 9 KiB, all with this UID, are sent before the
+    /// attack.
     Decisions(usize),
 }
 

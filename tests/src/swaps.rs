@@ -22,7 +22,7 @@ pub struct Swaps {
 pub struct SwapResult {
     /// The counts of the clients that sent requests while the module was replaced.
     pub load_counts: LoadCounts,
-    /// For each version, the time from the renaming of its module to the first response with this version; ascending.
+    /// The time from the renaming of each version's module to the first response with this version; ascending.
     pub latencies: Vec<Duration>,
     /// The resident memory of the program before the first replacement, in bytes. It was measured under load.
     pub memory_before: u64,

@@ -196,7 +196,7 @@ async fn all_constraints_that_deny_are_reported() {
     }
 }
 
-/// As in Gatekeeper, a template sees only `input.review` (gatekeeper#3545). `check` rejects templates that cannot work.
+/// A template sees only `input.review`, as in Gatekeeper (gatekeeper#3545). `check` rejects templates that cannot work.
 #[tokio::test]
 async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();

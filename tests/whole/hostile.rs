@@ -468,7 +468,7 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
     assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
-/// Without file descriptors, neither a webhook nor a plugin's HTTP request can get a connection. Both count as
+/// Neither a webhook nor a plugin's HTTP request can get a connection without a file descriptor. Both count as
 /// `overloaded` and not as failures of the webhook or plugin.
 #[tokio::test]
 async fn a_stage_that_gets_no_file_descriptor_counts_as_overloaded() {

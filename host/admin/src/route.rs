@@ -183,7 +183,7 @@ impl ReadBody for DefinitionText {
     }
 }
 
-/// As an argument of a handler: a JSON body of at most `LIMIT` bytes. As its result: a reply in JSON.
+/// A JSON body of at most `LIMIT` bytes as an argument of a handler; a reply in JSON as its result.
 #[derive(Debug)]
 pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
 

@@ -1,8 +1,8 @@
 //! Turns module references into bytes: fetches modules, checks their digests and signatures, and stores them on disk,
 //! so that a restart needs neither network nor compiler.
 //!
-//! Without the feature `registries`, the crate reads only files; without `signatures`, it cannot require signatures. If
-//! a missing feature is needed, the error names it.
+//! The crate reads only files if it lacks the feature `registries`, and cannot require signatures if it lacks
+//! `signatures`. If a missing feature is needed, the error names it.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

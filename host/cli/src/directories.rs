@@ -75,7 +75,7 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// For a systemd service, the default is below `STATE_DIRECTORY`.
+/// The default for a systemd service is below `STATE_DIRECTORY`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || env::split_paths(&variable("STATE_DIRECTORY")?).find(|path| path.is_absolute());
     let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));

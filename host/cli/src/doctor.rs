@@ -29,8 +29,8 @@ use crate::{
 
 /// Check a configuration and this machine, and say what is wrong and what to do.
 ///
-/// In addition to all that `check` checks, the command looks at: whether modules can be fetched, ports, certificates
-/// and their dates, the store and the history, file permissions, the kernel and its limits, the clock, and whether the
+/// The command checks all that `check` checks, and looks at: whether modules can be fetched, ports, certificates and
+/// their dates, the store and the history, file permissions, the kernel and its limits, the clock, and whether the
 /// upstream answers. Nothing is changed, except that modules are fetched into the store. Exits with 1 when `serve`
 /// would not work.
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ use crate::{
 /// policy for which there is an equivalent native chain is written as that chain. Any other policy is kept as it is,
 /// because this program can evaluate it. Exits with 1 if a policy has mistakes.
 ///
-/// With --bcs-api or --bcs-mesos-driver, the command converts a configuration instead of policies.
+/// The options --bcs-api and --bcs-mesos-driver convert a configuration instead of policies.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance import policies/ --dry-run

@@ -184,7 +184,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// Without a version, the cluster is assumed to be recent.
+    /// If there is no version, the cluster is assumed to be recent.
     fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }

@@ -31,8 +31,8 @@ use crate::{
 
 /// Run requests through a chain or a plugin, without a server.
 ///
-/// For one request, the command prints a row per stage, the changes and the decision. For several requests, it prints a
-/// line for each. Exits with 0 when every request is allowed and with 1 when one is refused.
+/// The command prints a row per stage, the changes and the decision if there is one request, and a line for each
+/// request if there are several. Exits with 0 when every request is allowed and with 1 when one is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance run chains/pods.yaml pod.yaml

@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// As for `gator`, `/...` at the end means the directory before it.
+/// `/...` at the end means the directory before it, as for `gator`.
 fn subject(text: &str) -> Result<PathBuf, String> {
     modules::hooks(text.strip_suffix("/...").unwrap_or(text))
 }

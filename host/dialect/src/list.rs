@@ -95,7 +95,7 @@ pub enum ListError {
     /// The reply has no object at the configured path.
     #[error("there is no object at `{0}`")]
     NoObject(Pointer),
-    /// With the values of the item, the path is too long or not valid.
+    /// The path with the values of the item is too long or not valid.
     #[error("{0:?} is not a valid path")]
     Path(String),
     /// The dialect refuses the request that would create the object.

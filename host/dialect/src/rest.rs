@@ -29,7 +29,7 @@ use crate::{
 /// The dialect of a JSON API whose requests are described by routes.
 ///
 /// A request belongs to the first route that matches its method and path. If no route matches, a read passes unchanged.
-/// For a write, [`UnmatchedWrites`] says whether it passes.
+/// [`UnmatchedWrites`] says whether a write passes.
 ///
 /// Servers read paths in different ways. A path is therefore matched in all of these ways, so that nobody can bypass a
 /// route with encoded letters, dot segments or doubled slashes. A request is refused if some lenient server could match
@@ -226,7 +226,7 @@ impl PreparedRoute {
     }
 }
 
-/// By default, name, namespace and kind are read from these fields.
+/// Returns the identity fields. The default is the fields from which name, namespace and kind are read.
 fn identity(route: &RestRoute) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),

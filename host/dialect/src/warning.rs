@@ -3,7 +3,7 @@ use http::{HeaderMap, HeaderValue, header::WARNING};
 
 /// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`.
 ///
-/// As in kube-apiserver, control characters are removed and repeated warnings left out. If the warnings have more than
+/// Control characters are removed and repeated warnings left out, as in kube-apiserver. If the warnings have more than
 /// 4096 characters in total, long ones are cut and the last ones left out.
 pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     for text in bounded_warnings(warnings) {

@@ -64,7 +64,7 @@ pub struct Config {
     pub namespaces: NamespacesConfig,
     /// The Kubernetes cluster with the labels of namespaces, the objects for plugins, and the permissions of users.
     pub cluster: Option<ClusterConfig>,
-    /// For each host name of a webhook, the `host:port` to connect to.
+    /// The `host:port` to connect to for each host name of a webhook.
     pub resolve: Vec<(String, String)>,
     /// Whether webhooks are accepted whose CA has an RSA key of less than 2048 bits.
     pub accepts_short_keys: bool,

@@ -55,7 +55,7 @@ const SERVICES: [ServiceRoute; 5] = [
 /// The route to the drivers of Kubernetes clusters. Each cluster has its own node below `kubernetedriver`.
 const KUBERNETES: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
 
-/// In permissions, the name that stands for every cluster. No cluster has this name.
+/// The name that stands in permissions for every cluster. No cluster has this name.
 pub(super) const EVERY_CLUSTER: &str = "*";
 
 #[derive(Debug)]

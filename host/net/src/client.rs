@@ -110,7 +110,7 @@ impl ClientRequest {
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// For a counted body, its size, and a counter of the bytes that were sent.
+    /// The size of a counted body, and a counter of the bytes that were sent.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 

@@ -120,7 +120,7 @@ enum OpenComponent {
 
 #[derive(Default)]
 struct ComponentLevel {
-    /// For each component, the cost of instantiating it; `None` if it is imported.
+    /// The cost of instantiating each component; `None` if it is imported.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }

@@ -10,7 +10,7 @@
 //! - A plugin has access only to clocks, randomness and the log, unless its stage grants more.
 //! - Every kind of failed call is a [`Failure`](admittance_admission::Failure) with its own kind.
 //!
-//! Without the feature `engine`, [`Sandbox::new`] fails, but the crate has the same interface.
+//! The crate has the same interface without the feature `engine`, but [`Sandbox::new`] fails.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "engine")]

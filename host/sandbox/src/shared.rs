@@ -11,7 +11,7 @@ use tokio::sync::{self, OnceCell};
 use crate::Sandbox;
 
 /// Keeps those compiled forms of a module that do not depend on settings, so that later preparations reuse them.
-/// Without this value, only preparations that run at the same time share them.
+/// If there is no such value, only preparations that run at the same time share them.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<SharedForms>);

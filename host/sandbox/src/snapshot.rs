@@ -123,7 +123,7 @@ impl<'a> InstrumentedComponent<'a> {
 /// Chooses the memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// For each memory, by name, whether its content is copied.
+    /// Whether the content of each memory is copied, by the name of the memory.
     is_copied: BTreeMap<String, bool>,
     /// The total size of all pages of the memories that are not zero.
     bytes: usize,
@@ -253,7 +253,7 @@ struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
     components: u32,
     nested: Vec<NestedComponent>,
-    /// For each instantiation, the index of the component and the index of the instance.
+    /// The index of the component and the index of the instance for each instantiation.
     instantiations: Vec<(u32, u32)>,
 }
 

@@ -7,7 +7,7 @@ use admittance_sdk::prelude::*;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settings {
     /// Treat every node whose condition `Ready` is `Unknown` as reachable, even one with the annotation `nodeunhealth`.
-    /// For clusters where nothing sets that annotation properly.
+    /// This is meant for clusters where nothing sets that annotation properly.
     #[serde(default)]
     pub always_reachable: bool,
 }

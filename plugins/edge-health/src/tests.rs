@@ -105,7 +105,7 @@ fn wrong_settings_are_reported() {
     }
 }
 
-/// Without a control plane, a request that needs a node fails.
+/// A request that needs a node fails if there is no control plane.
 #[test]
 fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

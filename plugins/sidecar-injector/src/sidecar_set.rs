@@ -1,8 +1,8 @@
 //! The injection of a SidecarSet of OpenKruise into Pods that are created.
 //!
-//! As in OpenKruise, an injected container replaces a container of the Pod with the same name, and has the variable
-//! `IS_INJECTED`. Only the volumes that an injected container uses are added. Containers and volumes get the defaults
-//! of OpenKruise.
+//! An injected container replaces a container of the Pod with the same name and has the variable `IS_INJECTED`, as in
+//! OpenKruise. Only the volumes that an injected container uses are added. Containers and volumes get the defaults of
+//! OpenKruise.
 
 mod defaults;
 mod pod;

@@ -8,7 +8,7 @@ use proc_macro::TokenStream;
 
 /// Makes an implementation of `Plugin` the plugin of its crate.
 ///
-/// On WebAssembly the crate exports the contract's functions; on all targets the type implements `Describe`. Name,
+/// The crate exports the contract's functions on WebAssembly; the type implements `Describe` on all targets. Name,
 /// version and summary default to those in the crate's `Cargo.toml`. A crate contains one plugin.
 ///
 /// | argument | meaning | default |

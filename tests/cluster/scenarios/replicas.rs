@@ -33,7 +33,7 @@ use crate::{
 
 const USERS: usize = 3;
 
-/// After a change, replicas may answer from the old table and from the new one for this long.
+/// The time after a change in which replicas may answer from the old table and from the new one.
 const OVERLAP: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(5);

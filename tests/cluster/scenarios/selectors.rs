@@ -83,7 +83,7 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster
     }
 }
 
-/// Without the API server, the labels of namespaces are unknown, so chains that need them fail.
+/// The labels of namespaces are unknown without the API server, so chains that need them fail.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<TestCluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({

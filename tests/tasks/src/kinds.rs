@@ -144,9 +144,9 @@ impl Yaml {
 }
 
 struct GoNames {
-    /// For each Go package, such as `rbac/v1`, its API group.
+    /// The API group of each Go package, such as `rbac/v1`.
     groups: HashMap<String, String>,
-    /// For each field, such as `rbac/v1.Role.rules`, its Go type.
+    /// The Go type of each field, such as `rbac/v1.Role.rules`.
     fields: HashMap<String, String>,
 }
 

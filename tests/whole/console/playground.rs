@@ -225,7 +225,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     browser.end(&origin).await;
 }
 
-/// In an editor, Tab indents the text. Other keys move the focus out of the editor.
+/// Tab indents the text in an editor. Other keys move the focus out of the editor.
 #[tokio::test]
 async fn an_editor_does_not_trap_the_keyboard() {
     let Some(browser) = Browser::start().await else {

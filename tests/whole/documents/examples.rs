@@ -106,7 +106,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// On the page about TLS, commands create files to which the fragments refer, so the test runs these commands.
+/// Commands on the page about TLS create files to which the fragments refer, so the test runs these commands.
 #[tokio::test]
 async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();

@@ -200,7 +200,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
 }
 
-/// For requests whose module is missing, the failure policy of the chain applies.
+/// The failure policy of the chain applies to requests whose module is missing.
 #[tokio::test]
 async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {

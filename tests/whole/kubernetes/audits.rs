@@ -407,7 +407,7 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// After each interval `every`, the leader audits all objects again. It then also repairs reports whose deletion it has
+/// The leader audits all objects again after each interval `every`. It then also repairs reports whose deletion it has
 /// not noticed.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {

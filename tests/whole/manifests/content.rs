@@ -269,7 +269,7 @@ async fn flags_set_the_fields_of_the_manifests() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// After the manifests come notes: who could be locked out of the cluster, and which requests are not checked.
+/// The notes after the manifests name who could be locked out of the cluster, and which requests are not checked.
 #[tokio::test]
 async fn notes_after_the_manifests_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");

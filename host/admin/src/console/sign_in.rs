@@ -111,7 +111,7 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/" }
 }
 
-/// After signing in, the user gets the requested page.
+/// The user gets the requested page after signing in.
 pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),

@@ -40,7 +40,7 @@ const QUEUE_BYTES: usize = 32 << 20;
 
 const BATCH: usize = 500;
 
-/// After the driver was stopped, a sink waits this long for one more decision before it stops reading.
+/// The time that a sink waits for one more decision after the driver was stopped, before it stops reading.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -189,7 +189,7 @@ impl FromStr for PathPrefix {
 
 /// Sends HTTP requests for plugins.
 ///
-/// Before each call, the sandbox checks that the stage grants the request. The sandbox waits for the call until the
+/// The sandbox checks before each call that the stage grants the request. The sandbox waits for the call until the
 /// deadline. The sender checks the addresses of the host name, limits the size of the response, and follows no
 /// redirect, because a redirect may lead to an origin that is not granted.
 #[async_trait]

@@ -49,7 +49,7 @@ impl IdentityFields {
     /// A `patch` must be one that turns `before` into `after`. If it affects no identity field, the objects are not
     /// compared.
     ///
-    /// As in kube-apiserver, a stage may set a name that would be generated from `metadata.generateName`.
+    /// A stage may set a name that would be generated from `metadata.generateName`, as in kube-apiserver.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
         if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
             return None;

@@ -119,7 +119,7 @@ enum Subresource {
 /// The reason why a rule cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// In an entry of `resources`, the part before or after the slash is empty.
+    /// The part before or after the slash in an entry of `resources` is empty.
     #[error("`{0}` is not a valid resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
     ResourceEmpty(String),
 }

@@ -24,7 +24,7 @@ use crate::{
 /// A hook's call is long if it used this much processor time after it first yielded.
 const LONG: Duration = Duration::from_millis(1);
 
-/// After a long call of a hook, this many calls of the hook begin on a thread for long work.
+/// The number of calls of a hook that begin on a thread for long work after a long call of the hook.
 const CALLS_AFTER_LONG_CALL: u8 = 16;
 
 /// If a call runs for this time before it first yields, the hook's next call is measured from its beginning.

@@ -48,7 +48,7 @@ mod linux {
 
     use crate::scheduling::ticker::{Tick, Ticker};
 
-    /// After this many ticks without long work, the threads sleep. Waking each of them later costs a system call.
+    /// The threads sleep after this many ticks without long work. Waking each of them later costs a system call.
     const IDLE_TICKS: u32 = 16;
 
     /// Starts the threads that wake every millisecond: one for each processor that this process may use.

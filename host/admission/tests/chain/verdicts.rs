@@ -273,7 +273,7 @@ async fn warnings_and_annotations_are_kept_in_the_order_of_their_stages() {
     assert_eq!(stages, ["first", "second"]);
 }
 
-/// As in Gatekeeper 3.x (pkg/webhook/policy.go), the message has a line for each policy that denies the request.
+/// The message has a line for each policy that denies the request, as in Gatekeeper 3.x (pkg/webhook/policy.go).
 #[tokio::test(start_paused = true)]
 async fn denials_that_name_their_policies_are_joined() {
     let named = |name: &str, script: Script| {

@@ -85,7 +85,7 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
 
 /// Finds the route of a request by its method and path.
 ///
-/// As in Go's servers, a path is decoded before it is split at slashes. So the value of a parameter never contains a
+/// A path is decoded before it is split at slashes, as in Go's servers. So the value of a parameter never contains a
 /// slash.
 pub fn lookup(head: &Parts) -> RouteLookup {
     let readings = PathReadings::new(head.uri.path());

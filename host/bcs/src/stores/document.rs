@@ -38,7 +38,7 @@ impl OperationAndKind {
     }
 }
 
-/// As in Go, the case of the key is ignored.
+/// The case of the key is ignored, as in Go.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     found.map(|(_, value)| value).filter(|value| !is_unset(value))

@@ -128,7 +128,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// As in Go, invalid UTF-8 is replaced.
+    /// Invalid UTF-8 is replaced, as in Go.
     fn file(node: &StoreNode) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;

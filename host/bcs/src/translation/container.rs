@@ -131,7 +131,7 @@ fn volume(unit: CheckedView<'_>) -> Value {
     into.into()
 }
 
-/// As in bcs-mesos-driver, a variable is left out if its value refers to an unknown resource.
+/// A variable is left out if its value refers to an unknown resource, as in bcs-mesos-driver.
 fn environment(
     container: CheckedView<'_>,
     requests: ContainerQuantities,
@@ -199,7 +199,7 @@ impl ContainerQuantities {
     }
 }
 
-/// As in bcs-mesos-driver, a text that is not a number means 0.
+/// A text that is not a number means 0, as in bcs-mesos-driver.
 fn quantity_of(list: CheckedView<'_>, key: &str) -> Result<f64, TranslationFault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();

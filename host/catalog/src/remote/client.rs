@@ -19,7 +19,7 @@ pub(super) struct FetchClient {
     pub(super) config: NetworkConfig,
     /// The `Authorization` headers of earlier requests, by registry, repository and access, until they are rejected.
     pub(super) authorizations: Mutex<HashMap<(String, String, RegistryAccess), HeaderValue>>,
-    /// For each registry that may be used without TLS, the scheme that it was found to use: `http` or `https`.
+    /// The scheme, `http` or `https`, that was found to work for each registry that may be used without TLS.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,
 }
 

@@ -284,7 +284,7 @@ impl DownloadedBytes {
     }
 }
 
-/// After an error, the file is removed, and the download continues in memory.
+/// Removes the file after an error. The download then continues in memory.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,

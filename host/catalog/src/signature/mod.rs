@@ -6,7 +6,7 @@
 //! module, and verified again whenever it is loaded.
 //!
 //! `sigstore-verify` verifies certificates, logs and bundles; cosign's older formats are converted to bundles first.
-//! Without the feature `signatures`, neither keys nor trust roots can be created, so no policy can require a signature.
+//! Neither keys nor trust roots can be created without the feature `signatures`, so no policy can require a signature.
 
 mod description;
 mod error;

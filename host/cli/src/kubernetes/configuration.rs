@@ -234,7 +234,7 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Without a name of its own, two installations would share the default Lease.
+    /// Two installations that name no Lease would share the default Lease.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut named = places.into_iter().flatten();

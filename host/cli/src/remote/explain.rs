@@ -20,7 +20,7 @@ use crate::{
 /// Show the decision on a request: its stages as a timeline, the changes that they made, messages, and the log lines of
 /// plugins.
 ///
-/// With --replay, the request is sent through the live chains again, and their new answer is shown. If it differs, the
+/// The option --replay sends the request through the live chains again, and shows their new answer. If it differs, the
 /// command exits with 1.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -193,7 +193,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     })
 }
 
-/// Without a method, the answer is for GET and POST.
+/// An answer without a method is for GET and POST.
 fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
@@ -232,7 +232,7 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&node.list_of(Node::file)?, node)
 }
 
-/// As in Kyverno, an object without a namespace is in the namespace `default`.
+/// An object without a namespace is in the namespace `default`, as in Kyverno.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files))? {

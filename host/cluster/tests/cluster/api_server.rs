@@ -66,8 +66,7 @@ struct ServerData {
     kinds: Vec<DefinedKind>,
     /// The field of webhooks that the server drops, like a server of a version that does not have the field yet.
     unknown_field: Option<&'static str>,
-    /// For each verb, the actions that run right before the next write with that verb, such as a write by another
-    /// client.
+    /// The actions that run right before the next write with each verb, such as a write by another client.
     before: BTreeMap<String, Vec<Event>>,
     access: Value,
     reviews: Vec<Value>,

@@ -13,10 +13,10 @@ pub(crate) enum Halt {
     Cost,
     TotalCost,
     Deadline,
-    /// Before the evaluation can continue, the authorizer must be called.
+    /// The authorizer must be called before the evaluation can continue.
     Question(Box<AuthorizerQuestion>),
     Lookup(Box<Lookup>),
-    /// Before the evaluation can continue, it must move to a thread for long work.
+    /// The evaluation must move to a thread for long work before it can continue.
     MoveThread,
 }
 

@@ -18,7 +18,7 @@ use super::{ListMerge, ScalarSchema, Structure, StructureCursor, StructureField,
 /// `[=]TYPE` a set.
 const TEXT: &str = include_str!("builtin.txt");
 
-/// In objects of unknown structure, lists are merged like the lists of the same names in these types.
+/// Lists in objects of unknown structure are merged like the lists of the same names in these types.
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {

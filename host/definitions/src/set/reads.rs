@@ -102,7 +102,7 @@ impl Reads {
     }
 
     /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may return its ID.
-    /// Without an ID, the definition is left out.
+    /// The definition is left out if there is no ID.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

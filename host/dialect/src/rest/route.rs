@@ -71,7 +71,7 @@ pub struct RestRoute {
     /// Whether the route's requests are dry runs, whose result the control plane does not store.
     pub dry_run: bool,
     /// The query that fetches the stored object. If the route has one, stages see the stored object as the old object.
-    /// For a PATCH, they also see the object that results from the patch.
+    /// The stages of a PATCH also see the object that results from the patch.
     pub get: Option<StoredRoute>,
     /// Whether stages see the body of a PATCH, although it contains only a part of the object. A route with PATCH and
     /// the operation CREATE or UPDATE needs either `partial` or `get`.

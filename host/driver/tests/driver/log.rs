@@ -10,7 +10,7 @@ pub(crate) struct TestLog(Arc<Mutex<Vec<u8>>>);
 /// Collects the log lines of its thread as long as it exists.
 pub(crate) struct LogGuard {
     _subscriber: DefaultGuard,
-    /// With a second subscriber, `tracing` asks the subscriber of each thread whether to log a line.
+    /// The second subscriber, because of which `tracing` asks the subscriber of each thread whether to log a line.
     _second: tracing::Dispatch,
 }
 

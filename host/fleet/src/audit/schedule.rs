@@ -78,9 +78,9 @@ struct AuditState {
 struct ChainAudit {
     auditor: Auditor,
     resources: HashMap<u16, AuditedResource>,
-    /// For each namespace that was seen so far: whether its objects are excluded from the audit.
+    /// Whether the objects of each namespace that was seen so far are excluded from the audit.
     excluded: HashMap<String, bool>,
-    /// For each resource whose list failed: the pause before the list is retried.
+    /// The pause before the list of a resource is retried, for each resource whose list failed.
     retries: HashMap<u16, Backoff>,
     watches: JoinSet<()>,
     sender: mpsc::Sender<(u16, ObjectChange)>,

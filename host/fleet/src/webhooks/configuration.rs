@@ -34,7 +34,7 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// After an hour, returns false, because an API server that was updated meanwhile may store more fields.
+    /// Returns false after an hour, because an API server that was updated meanwhile may store more fields.
     fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")

@@ -34,7 +34,7 @@ pub(super) struct ImpersonatedUser {
     pub(super) groups: Vec<String>,
 }
 
-/// For each permission for a cluster, the group that the gateway adds for users with at least this permission.
+/// The permissions for a cluster, each with the group that the gateway adds for users with at least this permission.
 const GROUPS: [(Permission, &str); 3] = [
     (Permission::Read, "admittance:view"),
     (Permission::Write, "admittance:edit"),

@@ -35,10 +35,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
-    /// Through a TCP connection. The accounts decide which addresses are allowed.
+    /// A TCP connection. The accounts decide which addresses are allowed.
     Direct(Accounts),
     Tunnel(TunnelSession),
-    /// Through a tunnel of another gateway. The memory budget is that of the cluster's owner.
+    /// A tunnel of another gateway. The memory budget is that of the cluster's owner.
     Gateway(TunnelSession, Arc<Budget>),
 }
 

@@ -283,7 +283,7 @@ struct LimitedBody {
     direction: Direction,
     /// The rest of a frame of the reply that was larger than [`LARGEST_CHUNK`].
     rest: Bytes,
-    /// For a reply, keeps the request in flight until the reply ends.
+    /// Keeps the request of a reply in flight until the reply ends.
     transfer: Option<BodyTransfer>,
 }
 

@@ -1,7 +1,7 @@
 //! Accepts signatures by RSA keys of 1024 bits and more. An operator may allow this until the keys are replaced.
 //!
-//! For keys of less than 2048 bits, `ring` verifies only signatures of PKCS #1 with SHA-256, which CAs use. TLS 1.3
-//! requires other signatures (PSS), so TLS 1.2 is used.
+//! `ring` verifies signatures by keys of less than 2048 bits only if they are PKCS #1 with SHA-256, which CAs use. TLS
+//! 1.3 requires other signatures (PSS), so TLS 1.2 is used.
 
 use std::sync::{Arc, LazyLock};
 

@@ -43,7 +43,7 @@ pub struct FollowedServer {
 pub enum Choice {
     /// Each request begins with the server after the previous request's (round robin). Servers that are down come last.
     Turns,
-    /// Of servers that register themselves, only the first one, the master, is tried. If it refuses the connection, the
+    /// Only the first of the servers that register themselves, the master, is tried. If it refuses the connection, the
     /// request waits for a new master, up to the connect timeout. Configured servers are tried in their order.
     Master,
     /// The server with the fewest requests in flight from this program comes first. Servers that are down come last.

@@ -20,7 +20,7 @@ struct ChainCounts {
     would_deny: u64,
     changed: u64,
     failed: u64,
-    /// For each part of the time range, how long each request spent in the chain. The newest part comes first.
+    /// The time that each request spent in the chain, for each part of the time range. The newest part comes first.
     microseconds: [Vec<u64>; PARTS],
 }
 

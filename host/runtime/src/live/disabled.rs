@@ -1,7 +1,7 @@
 //! Stages that an operator disables for some time.
 //!
-//! To disable a stage, the host copies the live table, and marks the stage as disabled in the copy. Nothing is read,
-//! fetched or built. So this works at once, even if stores and registries are unreachable or definitions are invalid.
+//! The host disables a stage by marking it as disabled in a copy of the live table. Nothing is read, fetched or built.
+//! So this works at once, even if stores and registries are unreachable or definitions are invalid.
 
 mod stages;
 

@@ -176,7 +176,7 @@ impl Order {
     }
 }
 
-/// For each source of a module in the live table, the digest of the module.
+/// The digest of the module of each source in the live table.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
 /// A module and its prepared plugin, which are shared by the stages with the same module and settings.

@@ -162,7 +162,7 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// For each replica that has not prepared the next table: a sentence with the reason. No replica goes live with
+    /// A sentence for each replica that has not prepared the next table, with the reason. No replica goes live with
     /// this table before all of these replicas have prepared it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,

@@ -139,7 +139,7 @@ pub enum EvaluateError {
          compile, a dry run of `apply` compiles them into the store first", TIME_LIMIT.as_secs()
     )]
     TookTooLong,
-    /// As many evaluations as may run at a time are running, and none of them ended in time.
+    /// The maximum number of evaluations are running, and none of them ended in time.
     #[error(
         "{} evaluations are going on, and none ended in time; try again",
         MOST_EVALUATIONS

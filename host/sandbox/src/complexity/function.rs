@@ -96,7 +96,7 @@ impl Totals {
 
 struct FunctionCost<'a> {
     types: &'a Types,
-    /// For each open block, the number of values that a branch to it passes.
+    /// The number of values that a branch to each open block passes.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

@@ -58,7 +58,7 @@ impl MergedModule {
 }
 
 struct Indices {
-    /// For each original module, the first index of its items of each kind in the merged module.
+    /// The first index of the items of each kind in the merged module, by original module.
     first: HashMap<usize, FirstIndices>,
     imports: HashMap<(Kind, Item), u32>,
     /// The values of immutable globals, which replace references to these globals in constant expressions.
@@ -295,7 +295,7 @@ struct ModuleSections<'a> {
     elements: ElementSection,
     code: CodeSection,
     passive_data: Vec<&'a [u8]>,
-    /// For each active data segment: its memory, its offset and its content.
+    /// The memory, the offset and the content of each active data segment.
     active_data: Vec<(u32, ConstExpr, &'a [u8])>,
 }
 

@@ -37,8 +37,8 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
     }
 }
 
-/// In rows that begin with "safe", Admittance reports a failure, although the BCS driver would store the response as
-/// the object. All other rows expect the outcome of the BCS driver.
+/// Rows that begin with "safe" expect a failure, although the BCS driver would store the response as the object. All
+/// other rows expect the outcome of the BCS driver.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     use FailureKind::{BadStatus, InvalidResponse};

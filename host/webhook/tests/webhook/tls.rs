@@ -180,7 +180,7 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
     }
 }
 
-/// In TLS 1.3, the client finishes its handshake before the server reports that the client certificate is missing.
+/// A client of TLS 1.3 finishes its handshake before the server reports that the client certificate is missing.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = WebhookAuthority::new();
@@ -259,7 +259,7 @@ async fn only_bcs_urls_may_use_plain_http() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// Without a `caBundle`, the CAs of the operating system are trusted. None of them has signed the server's certificate.
+/// The CAs of the operating system are trusted if there is no `caBundle`. None of them signed the server's certificate.
 #[tokio::test]
 async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
     let authority = WebhookAuthority::new();

@@ -19,7 +19,7 @@ use crate::{
 /// stage's position in the chain was reached.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
-    /// For each round in which the stage is called: the request, and the index of the stage's row in the trace.
+    /// The request of each round in which the stage is called, and the index of the stage's row in the trace.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
 }
 

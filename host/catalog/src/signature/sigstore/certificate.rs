@@ -21,7 +21,7 @@ pub struct SigningCertificate {
 
 impl SigningCertificate {
     /// Reads a code-signing certificate in PEM, and verifies that one of the authorities, also in PEM, issued it.
-    /// Without a list of authorities, the certificate is trusted as it is, even after its expiry.
+    /// If there is no list of authorities, the certificate is trusted as it is, even after its expiry.
     ///
     /// # Errors
     ///

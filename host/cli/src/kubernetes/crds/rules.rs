@@ -13,7 +13,7 @@ enum Keywords {
     /// strings.
     Items(u64, u64),
     Length(u64),
-    /// In a list of objects, no two items may have the same value in this field.
+    /// No two items of a list of objects may have the same value in this field.
     Key(&'static str),
     /// No two items of the list may be equal.
     Set,

@@ -120,7 +120,7 @@ fn a_sidecar_set_selects_a_namespace_by_name() {
     assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
 }
 
-/// In OpenKruise 1.8 (apis/apps/v1beta1/sidecarset_types.go), `v1beta1` has `specificNamespace`; later releases do not.
+/// `v1beta1` has `specificNamespace` in OpenKruise 1.8 (apis/apps/v1beta1/sidecarset_types.go), not in later releases.
 #[test]
 fn both_versions_of_a_sidecar_set_have_the_same_meaning() {
     let first = one(WHOLE);

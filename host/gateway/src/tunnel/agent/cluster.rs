@@ -29,7 +29,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 const LARGEST_REPLY: usize = 1 << 20;
 /// The path of the endpoints with the addresses of all API servers. The API servers keep these endpoints up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
-/// In the endpoints, the name of the port at which the API servers listen.
+/// The name, in the endpoints, of the port at which the API servers listen.
 const PORT: &str = "https";
 /// The name for which the certificate of every API server is valid.
 const SERVER_NAME: &str = "kubernetes";

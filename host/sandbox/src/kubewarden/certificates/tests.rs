@@ -70,7 +70,7 @@ fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) ->
     json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
 }
 
-/// Without the limit on steps, webpki would check 200,000 certificates and 100 signatures of this chain.
+/// If there were no limit on steps, webpki would check 200,000 certificates and 100 signatures of this chain.
 #[test]
 fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
     let now = SystemTime::now();
