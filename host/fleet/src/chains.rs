@@ -44,7 +44,8 @@ pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTI
 
 pub(crate) const SCHEME: &str = "kubernetes";
 
-/// The fields of a resource's `metadata` that belong to the definition.
+/// The fields of a resource's `metadata` that the user wrote. All other fields come from the API server, so they are
+/// not part of the definition.
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// The annotation in which kubectl keeps the last applied definition.
@@ -101,7 +102,8 @@ impl StoredKind {
 
     async fn changed(&self) {
         if self.is_absent() {
-            // There are no resources to compare, and the watch looks for the kind every minute.
+            // The API server does not know this kind, so a list of its resources would fail. The watch looks for the
+            // kind every minute, and reports when it finds it.
             let seen = self.seen.load(Ordering::Relaxed);
             self.resources.changed_since(seen).await;
         } else {
@@ -269,7 +271,8 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All kinds are read even if one cannot be read, because `changed` compares each kind.
+        // Each read also records what it found, and `changed` compares with that. So every kind is read, even if the
+        // read of another kind has failed.
         for (kind, read) in self
             .0
             .iter()

@@ -145,7 +145,8 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // If no other replica is known to be the leader, this one begins the steps itself.
+                // If another replica leads, it decides when the steps of rollouts begin. Without such a replica, this
+                // one begins them itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
@@ -209,7 +210,8 @@ impl Leader {
                 return false;
             }
         };
-        // This pass overwrites the progress that an earlier leader wrote.
+        // The statuses may contain progress of rollouts that an earlier leader wrote. It is taken over now, because
+        // this leader is about to overwrite it.
         host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();

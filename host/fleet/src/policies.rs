@@ -215,7 +215,8 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All kinds are read even if one cannot be read, because `changed` compares each kind.
+        // Each read also records what it found, and `changed` compares with that. So every kind is read, even if the
+        // read of another kind has failed.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;

@@ -17,7 +17,8 @@ use tokio::{sync::watch, time::interval};
 const PREFIX: &str = "admittance.dev/";
 /// The annotation of the leader's Lease that names the table of chains to which all replicas should switch.
 const TARGET: &str = "admittance.dev/target";
-/// Renewals are rare, because every replica watches the Leases of all others.
+/// Every replica watches the Leases of all others, so each renewal costs one event per replica. Few renewals keep the
+/// number of events low.
 const TERMS: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),

@@ -16,12 +16,13 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// A status in which only the next three fields differ is not written again.
+// A status is not written again if nothing but its fields `revision`, `recent` and `lastTransitionTime` has changed.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
-/// A replica without a history of its own resumes rollouts from this field.
+/// The field of a status with the progress of rollouts. A replica that starts without a history reads it, and continues
+/// the rollouts from there.
 const ROLLOUTS: &str = "rollouts";
 
 /// Returns the status that must be written to the resource; `None` if the resource has that status already.
@@ -199,7 +200,8 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Keeps the revision of the last status for this version, because each replica counts revisions on its own.
+/// Each replica counts revisions on its own, so a new leader may have another number for the same definition. The
+/// number in the last status is therefore kept until the definition changes.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)
@@ -207,7 +209,8 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     kept.cloned().unwrap_or_else(|| host.revision.into())
 }
 
-/// Returns the status without the fields that differ between two points in time or between two replicas.
+/// Returns the status without its revision, its counts of calls and its times. These differ between replicas and change
+/// all the time, so a difference in them alone is no reason to write a status.
 fn comparable(status: &Value) -> Value {
     let mut status = status.clone();
     let without = |value: &mut Value, field: &str| {

@@ -47,7 +47,7 @@ impl CertificateConfig {
     /// Returns the source of a certificate that is in files. `authorities` is the file with its CAs.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
-        // If the file also contains a private key, it must not be published.
+        // Only the certificates in the file are published. A private key in the same file is left out.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
         FileValue::load([authorities.to_owned()], load).map(Self::Files)
     }

@@ -220,7 +220,8 @@ impl AuditClient {
             let mut of_group: Vec<AuditedResource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::from_api_version(&group_version);
-                // The API server of one group may be down.
+                // The resources of this group may be served by another program, such as a metrics server. If that
+                // program is down, only this group is missing.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,
@@ -394,7 +395,8 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// Extracts the token with which the list continues after status 410.
+/// The token of a list may expire. Then the API server answers with status 410, and its error may contain a new token,
+/// with which the list can continue. Returns that new token.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: ObjectPage<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())

@@ -49,8 +49,8 @@ impl ReportApi {
         }
     }
 
-    /// Returns the plural of a kind of reports, as in API paths: of reports on a namespace, or of reports on objects
-    /// without a namespace.
+    /// Returns the plural of this API's reports, as it is written in API paths. If `is_namespaced`, it is the plural of
+    /// the reports on the objects of a namespace, and otherwise that of the reports on objects without a namespace.
     pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",

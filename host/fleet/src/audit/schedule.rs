@@ -158,7 +158,7 @@ fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
 async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     let mut changes = host.changes();
     while audited_chains(host) == *before {
-        // Waiting cannot fail, because the host owns the sender.
+        // The host owns the sender of changes, so this wait cannot fail.
         let _ = changes.changed().await;
     }
     loop {
@@ -225,8 +225,8 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
-                    // An error is ignored, because the next tick tries again, and a lasting problem is reported by
-                    // other requests.
+                    // The error is ignored: the next tick asks again. If the API server has a lasting problem, other
+                    // requests fail too, and their errors are reported.
                     if let Ok(Some(api)) = work.client.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

@@ -18,7 +18,7 @@ use crate::leader::backoff;
 
 /// The time after which the API server is asked to end a watch, in seconds.
 const SECONDS: u64 = 240;
-/// The additional time after which this program itself ends a watch.
+/// The API server should end a watch after `SECONDS`. If it does not, this program ends the watch this much later.
 const GRACE: Duration = Duration::from_secs(30);
 /// The minimum time from the beginning of a watch to the beginning of the next watch on the same resource.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -52,8 +52,8 @@ fn webhook(rules: &str, stages: &[&str]) -> Json {
 
 #[test]
 fn the_fields_of_a_webhook_follow_from_its_stages() {
-    // (the stages of a chain, a field of its webhook, the value). Kubernetes accepts timeouts of 1 to 30 s, and the
-    // side effects `None` and `NoneOnDryRun`.
+    // (stages of a chain, name of a field of its webhook, expected value of this field)
+    // Kubernetes accepts timeouts of 1 to 30 s, and the side effects `None` and `NoneOnDryRun`.
     let table: [(&[&str], &str, Json); 16] = [
         (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 750ms"], "timeoutSeconds", 1.into()),

@@ -77,7 +77,8 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // Each chain checks the namespace again, so webhooks with equal settings can be merged.
+                // One webhook may call chains of several namespaces, because each chain checks the namespace of a
+                // request again. So webhooks whose other settings are equal become one.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -118,7 +119,8 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // A webhook's rule cannot select kinds. The chain does so itself.
+            // The chain can select objects by their kind, but a webhook's rule cannot. So the webhook is called for all
+            // kinds, and the chain skips those that it does not select.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()
@@ -190,8 +192,8 @@ impl RegisteredWebhook {
         let WebhookRegistration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // Without the suffix, the chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same
-        // name.
+        // The slash in `a/b`, which is the chain `b` of the namespace `a`, becomes a dot. Only the `-namespaced` after
+        // the verb then distinguishes it from the cluster-wide chain `a.b`.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{LAST_TRANSITION, LONGEST_MESSAGE};
 use crate::chains::EXCEPTION;
 
-/// The reason if a chain is live, but no request can reach it.
+/// The reason in the conditions Live and Enforced of a chain that is served, but that no request can reach.
 const NEVER_CALLED: &str = "NeverCalled";
 
 struct StatusCondition {

@@ -79,8 +79,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
     });
-    // (state, stages, status and reason of Accepted, ModulesResolved, Live and Enforced, numbers of modules and
-    // mistakes)
+    // (state, stages, expected conditions, number of modules, number of mistakes)
+    // The conditions are Accepted, ModulesResolved, Live and Enforced, each with its status and its reason.
     let unknown = ("Unknown", "NoTable");
     for (state, stages, expected, modules, mistakes) in [
         (
@@ -378,7 +378,8 @@ fn long_messages_in_a_status_are_truncated() {
     let mistakes = status["mistakes"].as_array().unwrap();
     assert_eq!(mistakes.len(), MOST_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-        // The limit falls into a character of two bytes, so that character is dropped.
+        // The message is cut off at the maximum length. That is in the middle of a character of two bytes, so the whole
+        // character is left out, and the message is a byte shorter.
         assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
     }
 }

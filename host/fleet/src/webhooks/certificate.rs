@@ -226,7 +226,7 @@ impl CertificateSecret {
                     pauses.reset();
                     None
                 }
-                // The error is not logged here, because the watch on the Secret reports it.
+                // If the Secret cannot be read, the watch on it reports that, so the error is not logged here as well.
                 Err(_) => Some(pauses.after_failure()),
             };
             tokio::select! {

@@ -25,7 +25,8 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The last write of a webhook configuration. The stored object may lack fields that an old API server does not know.
+/// The webhooks that were written last, and the version of the object that the API server then stored. An old API
+/// server drops fields that it does not know, so the stored webhooks may differ from the written ones.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
@@ -34,7 +35,8 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// Returns false after an hour, because an API server that was updated meanwhile may store more fields.
+    /// Returns whether the stored configuration is the one that was written. Returns false after an hour, so that the
+    /// configuration is written again: an API server that has been updated may now store fields that it dropped before.
     fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
@@ -123,7 +125,7 @@ mod tests {
     #[test]
     fn webhooks_are_recognized_after_the_api_server_has_stored_them() {
         let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
-        // (webhooks in the stored object, wanted webhooks, whether they count as equal)
+        // (webhooks that the API server has stored, webhooks that are wanted, whether they count as equal)
         for (there, wanted, expected) in [
             (None, vec![], true),
             (Some(json!([])), vec![], true),

@@ -79,9 +79,10 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // The API server lacks EndpointSlices, or the account may not read them.
+            // The API server answers that it has no EndpointSlices, or that the account may not read them. Then nobody
+            // can tell whether a Pod is ready, so no more time is spent waiting.
             Ok(answer) => !answer.status.is_server_error(),
-            // The API server is asked again until it answers.
+            // The API server did not answer, so nothing is known about the Pods. The caller asks again after a pause.
             Err(_) => false,
         }
     }

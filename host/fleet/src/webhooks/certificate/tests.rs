@@ -8,7 +8,8 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the contents of the Secret that follow `found`, this number of days from now.
+/// Returns the contents that the Secret gets in `days` days. `found` is the contents that it has until then, and `None`
+/// stands for a missing Secret.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
