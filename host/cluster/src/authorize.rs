@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn an_access_review_with_an_evaluation_error_is_an_error() {
-        // (status of the review, access or error). The rows follow the code of kube-apiserver that reads such a status.
+        // (status of an access review, expected access or error)
+        // The rows follow the code of kube-apiserver that reads such a status.
         for (status, expected) in [
             (json!({"allowed": true, "reason": "RBAC"}), Ok((true, "RBAC"))),
             (json!({"allowed": false}), Ok((false, ""))),

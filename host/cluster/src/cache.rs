@@ -111,7 +111,8 @@ impl<V: Clone> ObjectCache<V> {
     ) -> (Vec<V>, Option<Key>) {
         let first = Key::new(namespace, "");
         let start = match after {
-            // The key comes from a plugin, so it may belong to another namespace than the list.
+            // A plugin chooses `after`, so it may even name an object in another namespace. Such a key must not make
+            // the page begin before the namespace that is listed.
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };
@@ -182,7 +183,8 @@ mod tests {
         {
             cache.insert(key(namespace, name), number);
         }
-        // (namespace, after, limit, returned objects, returned key, with which the next page begins)
+        // (namespace, key after which to begin, limit, expected objects, expected key of the last object)
+        // The expected key is `None` if no objects follow the page.
         for (namespace, after, limit, objects, rest) in [
             (None, None, 2, vec![0, 2], Some(key("b", "x"))),
             (None, Some(key("b", "x")), 2, vec![4], None),

@@ -43,7 +43,7 @@ pub struct ClusterWatch {
     pub kind: String,
     /// The state of the watch.
     pub state: WatchState,
-    /// The time at which the watch entered that state.
+    /// The time at which the watch entered its present state.
     pub since: Moment,
     /// The number of cached objects.
     pub objects: usize,

@@ -290,7 +290,7 @@ pub(crate) enum Start {
     /// The page begins after the object with this key in the cache.
     #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
-    /// The page is the one for which the API server gave this token.
+    /// The page is one that the API server returns. The server gave this token for it with the previous page.
     #[display("s{_0}")]
     OfServer(String),
 }

@@ -265,7 +265,8 @@ impl Election {
         let Err(RequestError::Conflict(_)) = released else {
             return released.map(drop);
         };
-        // A renewal whose reply was not awaited may have caused the conflict.
+        // The Lease has another version than expected. Perhaps this program renewed the Lease, and stopped waiting
+        // before the reply came. So the Lease is read again, and released if this program still holds it.
         let found = self
             .connection
             .ask(Verb::Get, until, self.api.get_opt(&self.name));

@@ -175,7 +175,8 @@ impl ReplicaMembers {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // A replica that misses its own renewals may miss those of the others too.
+            // If this replica does not see the renewals of its own Lease, the same may be true for the Leases of the
+            // other replicas. So the list of replicas may be out of date.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };

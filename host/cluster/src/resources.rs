@@ -243,7 +243,8 @@ impl WatchedResources {
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
         {
-            // Either the namespace or the kind is missing.
+            // The status is 404. Perhaps the namespace does not exist, so it is created; otherwise the API server does
+            // not know the kind, and the second attempt fails too.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }

@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // (user, group, action, whether it is allowed). An action is (verb, group, resource or path, subresource,
-        // namespace, name).
+        // (user, group, action, whether the user may do it)
+        // An action is (verb, API group, resource or path, subresource, namespace, name).
         for (user, group, action, expected) in [
             (
                 "jo",

@@ -4,7 +4,8 @@ use admittance_admission::{
     LabelOperator, LabelRequirement, LabelSelector, Labels, NAME_PART_LENGTH, is_dns_subdomain, is_name_part,
 };
 
-// A selector is limited, because every object is compared with each of its requirements.
+// A plugin may send any selector, and each object of a list is compared with every requirement of it. So the length and
+// the number of requirements are limited.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 

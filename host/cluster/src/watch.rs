@@ -69,7 +69,8 @@ impl WatchPace {
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt to watch, longer after each failure, or until the API server answers a request.
+    /// Waits before the next attempt to watch. The pause becomes longer with each failure, and ends early when the API
+    /// server answers any other request.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async { while self.answers.changed().await.is_ok() && !*self.answers.borrow() {} };
@@ -83,7 +84,8 @@ impl WatchPace {
         self.answers.mark_unchanged();
     }
 
-    /// Waits only if the watch expires again before it has delivered anything.
+    /// Must be called when the watch has expired. Waits before the next list if the watch expired the last time too,
+    /// and has delivered nothing in between.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;

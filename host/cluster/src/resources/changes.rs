@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::{Resource, ResourceError, WatchedResources};
 
-/// The pause between two requests while the API server does not answer, or while the resources are not watched.
+/// `changed` normally waits for the watch to report a change. While the watch is down, or after a list has failed, it
+/// lists the resources itself, and this is the pause between two such lists.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -22,8 +23,8 @@ pub(super) struct LastResourceRead {
     found: Option<Vec<ContentVersion>>,
 }
 
-/// A hash of those fields of a resource's metadata that change whenever its content does, but not when only its status
-/// does.
+/// A hash of metadata fields that show whether a resource has changed, such as its generation and labels. If only the
+/// status of the resource changes, the hash remains the same.
 pub(super) type ContentVersion = u64;
 
 const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];

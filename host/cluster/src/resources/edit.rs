@@ -17,9 +17,11 @@ pub struct ResourceEdit<'a> {
     /// The namespace of the resource; empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Returns whether the resource (`None` if it is absent) is in the state that the change expects.
+    /// Returns whether the resource has the state from which the edit starts. In any other state, it is not changed.
+    /// The argument is `None` if the resource is absent.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Returns whether the resource (`None` if it is absent) is in the state that the change produces.
+    /// Returns whether the resource has the state to which the edit leads. The argument is `None` if the resource is
+    /// absent.
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Sets fields of the resource. If `None`, the resource is deleted.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,

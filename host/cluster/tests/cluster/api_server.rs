@@ -144,7 +144,7 @@ impl ScriptedApiServer {
                             let shared = shared.clone();
                             async move { Ok::<_, Infallible>(shared.answer(request).await) }
                         });
-                        // Fails only if the client has disconnected.
+                        // Serving a connection fails only if the client has disconnected.
                         let _ = auto::Builder::new(TokioExecutor::new())
                             .serve_connection(TokioIo::new(stream), service)
                             .await;
@@ -605,7 +605,6 @@ impl SharedServer {
         let limit = query
             .get("limit")
             .map_or(usize::MAX, |limit| limit.parse().unwrap());
-        // The items of a list have no `apiVersion` and `kind`.
         let selected = all.iter().skip(first).take(limit.min(data.page));
         let page: Vec<_> = selected.map(|(_, object)| shown(object, is_partial)).collect();
         let next = first + page.len();
@@ -649,7 +648,8 @@ impl SharedServer {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line for a watch, the version up to which it has then received changes, and whether it ends.
+    /// Returns the next line to send in a watch that has sent the changes up to the version `seen`. With the line,
+    /// returns the version up to which changes are then sent, and whether the watch ends with this line.
     fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {

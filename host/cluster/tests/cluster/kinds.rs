@@ -89,7 +89,7 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // Without a list of Pods, the cache is never used for them.
+    // A list of Pods is refused, so the cache of Pods stays empty, and every lookup of a Pod goes to the API server.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;

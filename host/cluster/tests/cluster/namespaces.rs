@@ -224,7 +224,8 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// A starting API server refuses requests until it has read its roles.
+/// An API server that has just started refuses requests until it has read its roles. A watch must then start soon after
+/// the refusal ends.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
@@ -249,7 +250,8 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// If a success did not reset the pause, this test would exceed its timeout.
+/// If the pauses became longer with every expiry, although the lists between them succeed, this test would exceed its
+/// timeout.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();
