@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Audit only the objects in this namespace, and no objects without a namespace.
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// The user who seems to create and update the objects.
+    /// The user on whose behalf the objects are created and updated in the audit. Chains see this name in the requests.
     #[arg(long, value_name = "NAME", default_value = "")]
     user: String,
     /// A group of this user. May be given more than once.

@@ -69,7 +69,7 @@ struct BenchedVersion {
     meter: Arc<CallMeter>,
     request_times: Vec<Duration>,
     costs: Vec<CallCost>,
-    /// The number of bytes that the version's plugins write per request; `None` if it could not be measured.
+    /// The number of bytes of memory that the plugins write during a request. `None` if it could not be measured.
     touched: Option<u64>,
     round_medians: Vec<Duration>,
 }
@@ -172,7 +172,8 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // After an odd number of rounds, the order is reversed.
+    // Each round has reversed the versions. If the number of rounds was odd, they are put back into their original
+    // order.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }

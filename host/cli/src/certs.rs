@@ -201,8 +201,8 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // If the program is interrupted before the key is replaced, ca.pem contains both CAs, so both files are
-            // usable.
+            // The new ca.pem contains the previous CA too. So if the program is interrupted before ca.key is replaced,
+            // the old ca.key still has its certificate in ca.pem.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;
@@ -222,7 +222,8 @@ fn authority(
     }
 }
 
-/// The key is renamed first, because a certificate without its key causes less clear errors.
+/// Two files cannot be replaced at once. The key is written first, because a certificate without its key causes less
+/// clear errors than a key without its certificate.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

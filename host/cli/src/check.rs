@@ -135,8 +135,8 @@ impl StageMistake {
             )];
         };
         let problems = mistakes.iter().map(|mistake| {
-            // If the setting is a text of several lines, such as a Rego policy, the plugin reports a line number within
-            // that text.
+            // A setting may be a text of several lines, such as a Rego policy. Then the plugin's message begins with a
+            // line number within that text, such as `line 3:`.
             let place = mistake
                 .message
                 .strip_prefix("line ")
@@ -220,7 +220,7 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // The stage may be in a store that is not read.
+        // An unknown stage is only a warning, because it may be in a store that this command does not read.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });

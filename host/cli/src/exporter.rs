@@ -83,7 +83,8 @@ impl Exporter {
         ExportedMetrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Returns the recorder for a metric, and its key, in which `other` replaces the values that exceed a limit.
+    /// Chooses the recorder for a metric. Also returns the metric's key: if a label already has the maximum number of
+    /// different values, a new value is replaced with `other`.
     fn recorder_and_key<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {

@@ -66,7 +66,8 @@ pub(crate) fn program() -> Command {
     program.help_template(template)
 }
 
-/// clap lays the group out and wraps it, as it does with its own lists of commands.
+/// Writes a heading and a list of commands. clap formats the list, so that it looks like the lists of commands that
+/// clap makes itself.
 fn add_group<'a>(template: &mut String, heading: &str, commands: impl Iterator<Item = &'a Command>) {
     let group = Command::new("group")
         .help_template("{subcommands}")

@@ -7,7 +7,8 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Plugins are compiled by the program that is running, even if its file has been replaced since the start.
+/// Returns the settings of the sandbox. Plugins are compiled by a child process, which runs the same program as this
+/// process, even if the program's file has been replaced meanwhile.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
     sandbox.compiler = Some(running_program());

@@ -92,7 +92,8 @@ struct Installation {
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`. The definitions that it names are installed, and its
     /// settings of limits, webhooks, modules, signatures, sandbox, HTTP requests by plugins, log, clients and the admin
-    /// port apply to the Pods. Namespaces are read from the cluster, whatever it says.
+    /// port apply to the Pods. The namespaces that it lists are ignored, because the Pods read namespaces from the
+    /// cluster.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Files and directories of definitions that are resources of the cluster, for a configuration with `definitions: [
@@ -184,7 +185,8 @@ struct Installation {
 }
 
 impl Installation {
-    /// If there is no version, the cluster is assumed to be recent.
+    /// `--kubernetes-version` gives the version. If it is not given, the cluster is assumed to be recent, so it
+    /// supports every feature.
     fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }
@@ -244,7 +246,8 @@ impl PreparedInstallation {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The API server would call the webhooks before a Pod can answer, so the leader registers them later.
+            // The configuration says nothing about webhooks. The leader of the Pods registers them once a Pod is ready,
+            // because the API server would otherwise call webhooks that nothing serves yet.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();

@@ -29,7 +29,8 @@ pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces
     let registry = tracing_subscriber::registry();
     match traces {
         None => registry.with(filter).with(lines(format)).try_init()?,
-        // The filter must not remove spans that are exported.
+        // The filter applies to log lines only. If it applied to the whole registry, it would also remove spans that
+        // are to be exported as traces.
         Some(traces) => registry
             .with(traces.layer())
             .with(lines(format).with_filter(filter))
@@ -58,16 +59,19 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // This program itself logs a problem with the cluster or with ZooKeeper once, with a fix.
+    // When the cluster or ZooKeeper cannot be reached, this program logs that once and says what to do. The libraries
+    // would log every failed attempt as well, so only their errors are logged.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
-    // The spans for export are removed from log lines, which have a span of their own with the uid.
+    // Some spans exist only to be exported as traces. Log lines leave them out, because each request also has a span
+    // for the log, which contains its uid.
     directives.push(format!("{SPANS}=off").into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
-/// Restricts a level more verbose than `info` to this program's crates.
+/// A level that is more verbose than `info`, such as `debug`, applies only to the crates of this program. All other
+/// crates log at `info`.
 fn directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),

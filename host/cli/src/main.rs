@@ -98,7 +98,7 @@ enum Command {
     /// process.
     #[command(hide = true)]
     Compile {
-        /// The size of the component and the limits of the compilation, as JSON.
+        /// The size of the component and the limits of its compilation: a JSON object.
         job: String,
     },
     Certs(certs::Arguments),
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// clap suggests even words that share only a few letters with the given one.
+/// Removes suggestions that are too different from what was typed. clap would also suggest `audit` for `stauts`.
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 

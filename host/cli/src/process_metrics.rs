@@ -66,7 +66,8 @@ struct Stat {
 
 impl Stat {
     fn parse(stat: &str) -> Self {
-        // The program's name in parentheses may itself contain spaces and parentheses.
+        // /proc/PID/stat contains the name of the program in parentheses. The name may itself contain spaces and
+        // parentheses, so the fields are counted from the last `)`.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
         Self {

@@ -267,7 +267,8 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // Log lines about requests would disturb progress bars.
+        // After the first table is loaded, requests are served, and their log lines would disturb progress bars. So
+        // further loading is only logged.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

@@ -31,12 +31,14 @@ struct Language {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// Runs before the first build, and whenever a file that names dependencies has changed.
+/// A command that prepares the project, for example by installing its dependencies. It runs before the first build, and
+/// again when a file that names dependencies has changed.
 #[derive(Debug)]
 struct SetupStep {
-    /// A path that exists only after the dependencies were installed.
+    /// If this path is missing, the dependencies have not been installed yet.
     result: &'static str,
-    /// The files that name the dependencies, and the path of their copy from the last installation.
+    /// The files in which the project names its dependencies, and the path of a copy of these files. The copy is made
+    /// after an installation. If it differs from the files later, the command runs again.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
@@ -50,7 +52,8 @@ impl Language {
 /// The way to find the component that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo is always run, because it builds only what has changed.
+    /// Cargo is run for every build, because it knows what has changed and builds only that. It then names the file of
+    /// the component.
     OfCargo,
     File {
         path: &'static str,
@@ -101,7 +104,8 @@ const LANGUAGES: [Language; 4] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // If pip is missing, `venv` fails after it has created the directory.
+                // The directory `.venv` alone would not suffice. If Python has no pip, `venv` creates the directory and
+                // then fails.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
@@ -145,11 +149,11 @@ const LANGUAGES: [Language; 4] = [
         environment: &[
             ("PYTHONPATH", "src:vendor"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
-            // The variable tells componentize-py where packages are installed.
+            // componentize-py looks for installed packages in the directory that this variable names.
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
-    // Make comes last, because a project in another language may have a Makefile.
+    // A project in another language may have a Makefile too. So Make is the last language to look for.
     Language {
         files: &["Makefile"],
         setup: &[],
@@ -333,7 +337,8 @@ impl Project {
             let command = command.join(" ");
             return Err(format!("`{command}` failed; its output is above").into());
         }
-        // `npm install` may have written package-lock.json.
+        // The files that name the dependencies are read again, because the command may have changed them. For example,
+        // `npm install` writes package-lock.json.
         if let Some((text, kept)) = named() {
             let kept = self.directory.join(kept);
             fs::write(&kept, text).map_err(files::at(&kept))?;

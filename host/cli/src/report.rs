@@ -194,7 +194,8 @@ fn is_of(refusal: &RequestRefusal, row: &TraceRow) -> bool {
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
 
-/// A decisive message is left out, because the decision below the table repeats it.
+/// Describes what a stage did, for its row in a table. If the stage decided the request, its message is left out here,
+/// because it is printed below the table.
 fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {

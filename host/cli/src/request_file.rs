@@ -65,7 +65,7 @@ fn request_line(text: &str) -> Result<String, String> {
 
 #[derive(Debug)]
 struct RequestDocument {
-    /// The name of the file, and the line or the number of the document if there are several.
+    /// The name of the file. If the file contains several documents, the line or the number of this document follows.
     place: String,
     json: Vec<u8>,
 }
@@ -151,7 +151,8 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // The error of the JSON parser is more helpful.
+        // A file that begins with `{` is probably JSON. If neither parser can read it, the error of the JSON parser
+        // explains the mistake better than that of the YAML parser.
         json_documents(&name, bytes).or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
         yaml_documents(&name, bytes)

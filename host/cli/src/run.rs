@@ -179,7 +179,7 @@ impl Arguments {
         let lists = [cluster, http, &self.requests.requests];
         paths.extend(lists.into_iter().flatten().cloned());
         if !files::is_module(hooks) {
-            // A chain that cannot be read is reported when it is run.
+            // Errors are ignored here. If the chain cannot be read, that is reported when the requests are run.
             let chains = definitions::load(std::slice::from_ref(hooks)).unwrap_or_default();
             for stage in chains.into_iter().flat_map(|chain| chain.stages) {
                 for (_, plugin) in stage.plugins() {

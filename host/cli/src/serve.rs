@@ -70,7 +70,8 @@ pub(crate) struct Arguments {
     /// configuration.
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
-    /// Elect the leader with this Lease, instead of the `lease` of `kubernetes` in `definitions`, or the default Lease.
+    /// Elect the leader with the Lease of this name. It takes precedence over the Lease in the configuration, which is
+    /// `lease` of the entry `kubernetes` in `definitions` [default: admittance].
     #[arg(long, value_name = "NAME", value_parser = parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
     /// Write log lines of this level or filter (`info,admittance=debug`), instead of log.level in the configuration.
@@ -252,7 +253,7 @@ fn warn_of_conditions(host: &Host) {
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
-    // A selector without requirements needs no labels.
+    // An empty selector matches every namespace, so the labels of namespaces are needed only for other selectors.
     let needs_labels = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(needs_labels)) {
         cluster.watch_namespaces();

@@ -75,7 +75,8 @@ impl SurroundingFiles {
     }
 }
 
-/// All clones have the same objects and answers, so requests must run one at a time.
+/// The cluster and the servers that the plugins find. All clones share them, and each request sets them anew, so only
+/// one request may run at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 
@@ -166,7 +167,8 @@ impl HttpSender for SimulatedSurroundings {
     }
 }
 
-/// Each entry is an answer to HTTP requests, or the name of a file with such a list.
+/// Reads a list of answers to HTTP requests. An entry of the list may also be the name of a file, which contains
+/// further answers.
 pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let read = |entry: &Node<'_>| {
         if entry.json().is_string() {

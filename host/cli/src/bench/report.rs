@@ -51,7 +51,7 @@ pub(super) struct BenchReport {
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// The lower bound of the ratio at a confidence of 99 %. `most` is the upper bound.
+    /// The true ratio is between `least` and `most` with a confidence of 99 %.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,
@@ -103,14 +103,16 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Compares the medians of both versions in each round. The bounds are a 99 % confidence interval.
+    /// Divides the second version's median by the first version's median, for each round. The result is the median of
+    /// these ratios, with a 99 % confidence interval from `least` to `most`.
     fn new(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let pairs = first.iter().zip(second);
         let ratios = pairs.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
         let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let count = ratios.len() as f64;
-        // 99 % of a binomial distribution with probability 1/2 are within 2.576 standard deviations.
+        // Each ratio is above the true median with a probability of 1/2. So the number of ratios above it has a
+        // binomial distribution, of which 99 % are within 2.576 standard deviations of the mean.
         let below = (count / 2.0 - 2.576 * count.sqrt() / 2.0).floor();
         let index = below.max(0.0) as usize;
         let least = *ratios.get(index)?;

@@ -23,7 +23,8 @@ const DESCRIPTORS: u64 = 65_536;
 pub(super) struct MachineLimits {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
     release: String,
-    /// The maximum to which a process may raise its limit; `None` if there is no limit.
+    /// The highest number of file descriptors that a process may set as its own limit (the hard limit). `None` stands
+    /// for unlimited.
     descriptors: Option<u64>,
 }
 

@@ -10,7 +10,8 @@ use crate::files;
 /// The maximum size of a BCS configuration in bytes. Real ones have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections whose names are not part of the keys in them.
+/// The sections of a BCS configuration whose names are left out: the key `port` in the section `service_config` counts
+/// as `port`.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -25,7 +26,9 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// Keys without an equivalent, and why. A key that ends in `.`, `_` or `-` is a prefix. The first match applies.
+/// The keys of a BCS configuration to which no key of this program corresponds, each with the reason or a hint for the
+/// operator. A key that ends in `.`, `_` or `-` stands for all keys with that prefix. If several entries match, the
+/// first one applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -95,7 +98,8 @@ const LOGGER: [&str; 8] = [
 
 /// A key is removed when it has been converted, so the remaining keys have no equivalent.
 struct OriginalConfig {
-    /// The configured values by key. A key contains the names of its sections, except those in `SECTIONS`.
+    /// The configured values by key, such as `rbac.turn_on_rbac` for a key in the section `rbac`. Keys in one of the
+    /// `SECTIONS` stand here without the name of the section.
     values: BTreeMap<String, Value>,
 }
 
@@ -200,7 +204,8 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Each ensemble is given by its name, the key of its servers in BCS's configuration, and its default servers.
+    /// Returns the section `zookeeper`. Each argument is the name of a ZooKeeper ensemble, the key under which BCS's
+    /// configuration lists its servers, and the servers to use if the key is missing.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
@@ -217,7 +222,8 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns the section `registration` as a comment, because clients begin to use a registered program at once.
+    /// Returns the section `registration`, commented out. Otherwise the new driver would register when it is started
+    /// for the first time, and clients would use it before it has been tested.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let address = self.take("external_ip").zip(self.take("external_port"));
@@ -304,7 +310,8 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let mut text = header(path);
     if !original.values.contains_key("server_cert_file") {
-        // Without a certificate, bcs-api serves only its insecure port.
+        // bcs-api serves TLS on `address` and `port` only if it has a certificate. Otherwise it uses `insecure_address`
+        // and `insecure_port`, so these are the ones to convert.
         for (key, insecure) in [("address", "insecure_address"), ("port", "insecure_port")] {
             if let Some(value) = original.values.remove(insecure) {
                 original.values.insert(key.to_owned(), value);

@@ -36,7 +36,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the name of a kind in API paths. Mutators and expansion templates of Gatekeeper have a singular there.
+/// Returns the name of a kind in API paths, which is usually the plural. Mutators and expansion templates of Gatekeeper
+/// have the singular in their paths.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),
@@ -56,7 +57,8 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // The list is missing if Gatekeeper has refused the template.
+        // For each template, Gatekeeper defines a kind of constraints. If it has refused the template, the API server
+        // does not know that kind, so there are no constraints to list.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }

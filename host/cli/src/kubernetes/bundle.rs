@@ -46,7 +46,7 @@ impl Bundle {
         let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
         for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
             for (part, plugin) in stage.plugins() {
-                // The Pod can fetch all other modules itself.
+                // Modules with a URL or in a registry are fetched by the Pod itself, so only files must be collected.
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
@@ -91,7 +91,8 @@ impl Bundle {
     }
 }
 
-/// Returns whether a stock plugin is used without the name of its file. The documents must name only files of the Pod.
+/// Returns whether a stage uses a stock plugin whose file is not named in the documents, such as the plugin behind a
+/// Gatekeeper policy. It is an error if the documents name a file that the Pod does not contain.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents

@@ -44,8 +44,8 @@ pub(super) struct Configuration {
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     pub(super) reads_resources: bool,
-    /// The origin of the webhooks' certificate. `None` if the leader of the Pods does not write the webhook
-    /// configurations.
+    /// The source of the webhooks' certificate, if the Pods register the webhooks themselves. `None` if somebody else
+    /// registers them.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,
     pub(super) namespaced: NamespacedChains,
@@ -89,7 +89,8 @@ impl Configuration {
         };
         let ca_file = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = ca_file.map(|file| read(&directory.join(file))).transpose()?;
-        // A Pod does not have the operator's address. The port is kept.
+        // A configured address such as 10.0.0.5 belongs to the operator's machine, and a Pod has another one. If the
+        // configuration listens on all addresses, such as 0.0.0.0:8443, its port is kept.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,
@@ -209,7 +210,8 @@ impl Configuration {
     }
 
     pub(super) fn use_cluster(&mut self) {
-        // The configured kubeconfig is on the operator's machine and not in the Pod.
+        // The operator's configuration may name a kubeconfig on the operator's machine. The section is replaced by an
+        // empty one, with which the Pod uses its service account.
         self.root.insert("cluster".into(), json!({}));
     }
 
@@ -234,7 +236,8 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Two installations that name no Lease would share the default Lease.
+    /// Returns whether the configuration uses a Lease without giving it a name. Two installations would then share the
+    /// Lease with the default name.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut named = places.into_iter().flatten();

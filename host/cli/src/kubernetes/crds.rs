@@ -153,7 +153,8 @@ const KEPT_KEYWORDS: [&str; 13] = [
     "maxProperties",
 ];
 
-/// Converts a JSON Schema to a structural schema. Leaves out defaults, which would be written to resources.
+/// Converts a JSON Schema to a structural schema, the form that a CustomResourceDefinition needs. Defaults are left
+/// out, because an API server would write them into every stored resource.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS
@@ -167,7 +168,8 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // A field that accepts a string or a number has no type.
+        // Structural schemas have no list of types. A field that may be a string or a number has no type, but the
+        // keyword `x-kubernetes-int-or-string`.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();
@@ -190,7 +192,8 @@ fn structural(schema: &Json, root: &Json) -> Json {
             continue;
         };
         match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
-            // The message of a CEL rule is clearer than the API server's message about alternatives.
+            // The fields are alternatives. If an object has none of them, the message of a CEL rule is clearer than the
+            // message with which an API server reports a failed `oneOf` or `anyOf`.
             Some(fields) => {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
@@ -228,14 +231,16 @@ fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // Any other type would require more: an array, for example, the schema of its items.
+        // Of the types, only `object` is kept. With another type, a structural schema must say more: for an array, for
+        // example, the schema of its items.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
     result.into()
 }
 
-/// A keyword next to the reference replaces the same keyword of the referenced schema.
+/// If the schema is a reference (`$ref`), returns the schema to which it refers. Keywords that stand next to `$ref`
+/// replace the same keywords of the other schema.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own

@@ -11,7 +11,8 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Replaces the paths in `modules`, `pluginHttp`, `tracing` and `signatures` with those in a Pod.
+/// Replaces the paths of files in the sections `modules`, `pluginHttp`, `tracing` and `signatures` with the paths at
+/// which the Pod finds the same files. Returns the texts of these files, so that they can be mounted.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =

@@ -1,9 +1,11 @@
 //! Defines the paths in a Pod on which its configuration and chains depend.
 
-/// Each directory here is a volume of its own, whose files an update replaces all at once.
+/// The directory of the definitions in a Pod. Like the other directories below, it is a volume of its own, and an
+/// update replaces all files of a volume at once.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
-/// Every user may be able to write to this directory, so the program creates a private one in it for compiled code.
+/// A volume in a Pod may be writable for every user. The program therefore makes a private directory in it, and keeps
+/// the compiled code there.
 pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions as [`CACHE`].
 pub(super) const STATE: &str = "/var/lib/admittance";

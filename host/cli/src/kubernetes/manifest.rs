@@ -47,7 +47,8 @@ impl CommentedManifest {
 
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
-        // 1024 bytes are left for the annotation's key and for other annotations.
+        // kubectl writes the whole object into an annotation. Annotations may have 256 KiB together, and 1024 bytes of
+        // them are reserved for the key and for other annotations.
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
@@ -90,7 +91,8 @@ pub(super) fn write(directory: &Path, manifests: &[CommentedManifest]) -> crate:
         let text: String = of_kind.map(CommentedManifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if text.is_empty() {
-            // A file of an earlier run would be applied too.
+            // There are no objects of this kind. If an earlier run has written a file for the kind, the file is
+            // removed, because `kubectl apply` on the directory would still apply it.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(files::at(&path)(error).into());

@@ -20,7 +20,8 @@ pub(super) fn large_object_note(manifests: &[CommentedManifest]) -> Option<Strin
 }
 
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
-    /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB.
+    /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB. Plugins may take three quarters of
+    /// that, which leaves room for the rest of the chart.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();

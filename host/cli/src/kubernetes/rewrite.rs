@@ -10,10 +10,12 @@ use admittance_definitions::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,
-    /// `plugin` or `candidate`; `None` if the plugin is a member of a policy group.
+    /// The field in which the definition names the plugin: `plugin` or `candidate`. `None` if the plugin is a member of
+    /// a policy group.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
-    /// Whether the file may lack the source: a Gatekeeper policy, for example, does not name the stock plugin.
+    /// Whether the document may lack a source. A Gatekeeper policy, for example, runs in a stock plugin without naming
+    /// it.
     pub(super) may_be_implied: bool,
 }
 

@@ -14,7 +14,8 @@ use serde_json::{Value as Json, json};
 
 use super::PreparedInstallation;
 
-/// The templates add the rules for webhook configurations.
+/// Returns the rules of the Pods' ClusterRole. The rules for webhook configurations are not among them, because the
+/// templates of the chart contain those.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();
@@ -32,7 +33,8 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     rules
 }
 
-/// If the admin API has users, the Pods change chains on their behalf.
+/// Returns the rights to definitions in the cluster. If the admin API has users, they may change definitions there, and
+/// the Pods write these changes. So the Pods then get the right to write definitions.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
@@ -83,7 +85,8 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The configuration may exclude namespaces by their labels.
+    // The configuration may exclude namespaces from audits by their labels, so the Pods must be able to read
+    // namespaces.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

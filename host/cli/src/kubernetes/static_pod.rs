@@ -177,7 +177,8 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod
 }
 
-/// Makes the API server call the Pod on its own node.
+/// Makes the API server of each node call the Pod on the same node: the webhooks get a URL with a loopback address
+/// instead of a Service.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -193,7 +194,8 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// The user in the kubeconfig must have the name of the installation.
+/// Returns a role with the rights of the Pods, and its binding to a user. A static Pod reaches the API server with a
+/// kubeconfig, and the user in this kubeconfig must be called like the installation.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");

@@ -13,7 +13,8 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The name must start with a letter, because a Service gets it, and leave room for suffixes.
+/// Parses the name of an installation. A Service gets this name too, so it must start with a letter. Other objects have
+/// a suffix after the name, so it must be shorter than the longest name that Kubernetes allows.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;
     if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {

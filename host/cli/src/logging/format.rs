@@ -71,7 +71,7 @@ struct PrettyVisitor<'w> {
 impl PrettyVisitor<'_> {
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
-        // Such fields come from the crate `log`, and repeat other parts of the line.
+        // The crate `log` adds fields such as `log.target`. They repeat what the line says already.
         if name.starts_with("log.") {
             return Ok(());
         }

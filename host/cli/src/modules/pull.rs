@@ -81,7 +81,8 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The digest determines the artifact. The tag only informs people.
+        // The source names the tag and the digest of the manifest. Registries then use only the digest, and the tag
+        // tells people which version it is.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

@@ -22,7 +22,8 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the line of the workspace's manifest that this line inherits, if any, plus the features of this line.
+/// A line such as `serde = { workspace = true, features = [..] }` inherits a dependency from the workspace's manifest.
+/// Returns the whole dependency with the added features; `None` if the line inherits nothing.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {
         Some(name) => (name, None),

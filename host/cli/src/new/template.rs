@@ -21,8 +21,8 @@ pub(super) enum PluginTemplate {
     Validating,
     /// Adds a label to objects without it.
     Mutating,
-    /// Looks up the namespace of an object. If the object has another value in a label than the namespace, refuses the
-    /// object.
+    /// Looks up the namespace of an object. Refuses the object if one of its labels has another value than the same
+    /// label of the namespace.
     Capabilities,
 }
 

@@ -104,7 +104,7 @@ impl DecisionsArguments {
         Ok(())
     }
 
-    /// A name in the filter that is not live is probably misspelt.
+    /// Prints a note if the filter names a chain or a stage that is not live, because the name is probably misspelt.
     async fn note_unknown_names(&self, client: &AdminClient) -> crate::Result<()> {
         if self.chain.is_none() && self.stage.is_none() {
             return Ok(());

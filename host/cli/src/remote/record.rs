@@ -128,7 +128,8 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     Ok(())
 }
 
-/// If values of a request were redacted, its case expects neither the patch nor the message.
+/// Returns test cases that expect the recorded answers. A case for a redacted request does not check the patch and the
+/// message, because they may depend on values that are no longer in the recording.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();

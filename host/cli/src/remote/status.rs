@@ -156,7 +156,8 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     );
 }
 
-/// Describes why a revision went live, as the end of a sentence.
+/// Describes why a revision went live, such as `a change of definitions or modules`. The caller writes it at the end of
+/// a sentence.
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
     let change = match origin {
         Origin::Start => "the start of the program".to_owned(),

@@ -75,7 +75,8 @@ impl ReplayAnswer {
         })
     }
 
-    /// If `is_redacted`, a redacted value in this answer equals any value.
+    /// Compares two answers to the same request. If `is_redacted`, values of this answer may be hidden, and a hidden
+    /// value counts as equal to every value of the other answer.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),

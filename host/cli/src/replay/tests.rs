@@ -18,7 +18,8 @@ fn parse(line: &str) -> Result<Arguments, clap::Error> {
     ReplayCommand::try_parse_from(words).map(|command| command.arguments)
 }
 
-/// The webhook is never called, because its condition is false or fails. `policy` is the failure policy.
+/// Returns a chain with one stage, whose webhook is never called: its match condition is false for some of the tests'
+/// objects, and fails for the others. `policy` is the failure policy of the stage.
 fn chain(policy: &str) -> String {
     format!(
         r#"

@@ -76,7 +76,8 @@ impl TestCase {
     /// A case in this program's own format must expect by `stages: []` that no stage is called.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
-            // The policy may not match, or an exception may skip it.
+            // A test of Kyverno may expect that no policy applies: the policy does not match the object, or an
+            // exception skips the policy.
             CaseExpectation::Outcome(_) if matches!(self.hooks, CaseHooks::Kyverno { .. }) => true,
             CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
             CaseExpectation::Violations { .. } | CaseExpectation::Invalid => true,

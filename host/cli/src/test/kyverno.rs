@@ -35,7 +35,8 @@ const CLUSTER_WIDE: [&str; 12] = [
 ];
 
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
-/// Fields of a test's result that only say the kind of policy, or mean nothing here.
+/// Fields of a result in a test of Kyverno that are accepted and ignored. Some only name the kind of the policy, which
+/// the policy itself says too, and the others are about features that are not tested here.
 const IGNORED_RESULT_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
@@ -64,7 +65,8 @@ pub(super) fn is_test_file(root: &Node<'_>) -> bool {
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
 }
 
-/// The key `rule` selects every case, because the policies that are tested here have no rules.
+/// Selects cases as Kyverno's `--test-case-selector` does. Kyverno knows a third key, `rule`, which is accepted and
+/// selects everything, because the policies that are tested here have no rules.
 #[derive(Clone, Debug)]
 pub(super) struct CaseSelector {
     policy: Regex,
@@ -193,7 +195,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     })
 }
 
-/// An answer without a method is for GET and POST.
+/// Reads the answer to requests to one URL. If the answer names no method, it is for both GET and POST.
 fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";

@@ -125,7 +125,7 @@ fn total(tested: &[TestedCase]) -> String {
     format!("\n{passed} passed, {failed} failed\n")
 }
 
-/// The results of a file must be next to each other.
+/// Groups results by file. The results of one file must stand next to each other in `tested`.
 fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))

@@ -110,7 +110,8 @@ impl TestBench {
     }
 }
 
-/// Loads a Kyverno policy, whose violations deny requests in the test even if it only audits.
+/// Loads a Kyverno policy for a test. Even if the policy only reports violations (`Audit`), its stages deny requests
+/// with violations here, so that the test sees each violation.
 fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
     let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {
@@ -131,7 +132,8 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Returns an unmet expectation unless the template's schema refuses the constraint.
+/// The test expects that the constraint does not fit its template. Returns `None` if the schema of the template refuses
+/// the constraint, and otherwise the unmet expectation.
 fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();

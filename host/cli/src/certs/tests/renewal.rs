@@ -2,8 +2,9 @@ use time::Duration;
 
 use super::*;
 
-/// (case, change to the files, days until the renewal, arguments of the renewal, whether it replaces the certificate).
-/// The certificate is made with `--service hook.ns --days 90` before the change.
+/// Each case begins with a certificate made by `--service hook.ns --days 90`.
+/// (name of the case, change to the files, days until the renewal, arguments of the renewal, whether the certificate is
+/// replaced)
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";

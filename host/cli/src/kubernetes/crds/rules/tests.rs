@@ -258,7 +258,8 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` for each part of the schema, with the maximum number of values in a document that it describes.
+/// Calls `act` for each schema within `schema`. The number that it gets is the maximum number of values in one document
+/// to which that schema applies.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
@@ -297,7 +298,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // Strings of an enumeration are short.
+                // The strings of an enumeration are short, so they add nothing to the estimated cost.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }

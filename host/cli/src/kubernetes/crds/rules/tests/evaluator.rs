@@ -224,7 +224,7 @@ fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Jso
             let keys: Vec<Json> = items().into_iter().flatten().map(key).collect();
             (1..keys.len()).all(|index| !keys[..index].contains(&keys[index]))
         }
-        // The following keywords do not restrict values.
+        // These keywords make no value invalid, so there is nothing to check.
         "$schema"
         | "$defs"
         | "title"

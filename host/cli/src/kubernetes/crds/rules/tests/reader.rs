@@ -55,7 +55,8 @@ impl ExampleChange {
     }
 }
 
-/// `null` is not tried: for the reader, such a field is absent, and for API servers, it has a wrong type.
+/// Returns the changes to try at one place of the document. `null` is not among them, because the results differ by
+/// design: the reader treats a field with `null` as absent, and an API server refuses it.
 fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> {
     let value = document.pointer(pointer).unwrap();
     let mut others = vec![
@@ -94,7 +95,8 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> 
     others.into_iter().map(ExampleChange::To).chain(removal).collect()
 }
 
-/// Returns the words that the error message of the reader offers.
+/// If the reader refuses the document, its error message suggests what to write, such as `write Fail or Ignore`.
+/// Returns the suggested words, here `Fail` and `Ignore`.
 fn words(document: &Json) -> impl Iterator<Item = String> {
     let fixes: Vec<_> = match read(document) {
         Ok(_) => Vec::new(),
@@ -117,13 +119,14 @@ enum ExampleKind {
     Removal,
 }
 
-/// Whether a change is refused by the schema for files, the schema for resources, and the reader, in this order.
+/// Who refuses a changed document: the schema for files, the schema for resources, and the reader, in this order.
 type RefusedBy = [bool; 3];
 
 const BY_READER: RefusedBy = [false, false, true];
 const BY_READER_AND_FILES: RefusedBy = [true, false, true];
 
-/// The intended differences between schemas and reader: paths, changes, who refuses them there, and the reason.
+/// The differences between the schemas and the reader that are intended.
+/// (pattern of paths, kinds of changes, who refuses such a change at such a path, the reason)
 const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
@@ -198,7 +201,8 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
             let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
-            // The schema for files may accept what the reader refuses, because it has no rules.
+            // Only the schema for resources has CEL rules. So the schema for files may accept a document that the
+            // reader refuses, but must not refuse one that the reader accepts.
             if resources != reader || (files && !reader) {
                 differences.push((pointer.clone(), change, [files, resources, reader]));
             }
