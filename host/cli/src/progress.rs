@@ -267,7 +267,7 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // After the first table is loaded, requests are served, and their log lines would disturb progress bars. So
+        // Requests are served when the first table is loaded, and their log lines would disturb progress bars. So
         // further loading is only logged.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));

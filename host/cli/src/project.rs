@@ -337,8 +337,8 @@ impl Project {
             let command = command.join(" ");
             return Err(format!("`{command}` failed; its output is above").into());
         }
-        // The files that name the dependencies are read again, because the command may have changed them. For example,
-        // `npm install` writes package-lock.json.
+        // The files that name the dependencies are read again, because the command may have changed them: `npm install`
+        // writes package-lock.json, for example.
         if let Some((text, kept)) = named() {
             let kept = self.directory.join(kept);
             fs::write(&kept, text).map_err(files::at(&kept))?;

@@ -94,8 +94,8 @@ impl NamespaceLabels {
         self.view.status("v1/Namespace")
     }
 
-    /// Returns the labels of a namespace. Like kube-apiserver, looks in the cache first, and asks the API server only
-    /// if the cache lacks the namespace or is out of date.
+    /// Returns the labels of a namespace. Looks in the cache first, as kube-apiserver does, and asks the API server
+    /// only if the cache lacks the namespace or is out of date.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes a part of a URL's path, so it must be valid.
         if !is_dns_label(name) {

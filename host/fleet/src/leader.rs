@@ -145,8 +145,8 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // If another replica leads, it decides when the steps of rollouts begin. Without such a replica, this
-                // one begins them itself.
+                // If another replica leads, it decides when the steps of rollouts begin. If there is no such replica,
+                // this one begins them itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}

@@ -57,7 +57,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // For each template, Gatekeeper defines a kind of constraints. If it has refused the template, the API server
+        // Gatekeeper defines a kind of constraints for each template. If it has refused the template, the API server
         // does not know that kind, so there are no constraints to list.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));

@@ -231,8 +231,8 @@ fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // Of the types, only `object` is kept. With another type, a structural schema must say more: for an array, for
-        // example, the schema of its items.
+        // Only the type `object` is kept. If it had another type, a structural schema would have to say more: for an
+        // array, for example, the schema of its items.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());

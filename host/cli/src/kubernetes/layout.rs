@@ -1,6 +1,6 @@
 //! Defines the paths in a Pod on which its configuration and chains depend.
 
-/// The directory of the definitions in a Pod. Like the other directories below, it is a volume of its own, and an
+/// The directory of the definitions in a Pod. It is a volume of its own, as the other directories below are, and an
 /// update replaces all files of a volume at once.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";

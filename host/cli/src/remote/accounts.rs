@@ -137,8 +137,8 @@ enum ClustersCommand {
   admittance clusters create dev --creator alice
   admittance clusters create BCS-K8S-15091 --project demo --type k8s")]
     Create {
-        /// The name of the cluster. `dev` becomes the cluster plain-dev. With --project, it is the ID that the platform
-        /// gave the cluster, such as `BCS-K8S-15091`.
+        /// The name of the cluster. `dev` becomes the cluster plain-dev. If --project is given, the name is the ID that
+        /// the platform gave the cluster, such as `BCS-K8S-15091`.
         id: String,
         /// The user who may manage the cluster.
         #[arg(long, value_name = "USER")]

@@ -17,8 +17,8 @@ pub struct ResourceEdit<'a> {
     /// The namespace of the resource; empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Returns whether the resource has the state from which the edit starts. In any other state, it is not changed.
-    /// The argument is `None` if the resource is absent.
+    /// Returns whether the resource has the state from which the edit starts. It is not changed in any other state. The
+    /// argument is `None` if the resource is absent.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Returns whether the resource has the state to which the edit leads. The argument is `None` if the resource is
     /// absent.

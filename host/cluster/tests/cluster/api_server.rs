@@ -648,8 +648,9 @@ impl SharedServer {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line to send in a watch that has sent the changes up to the version `seen`. With the line,
-    /// returns the version up to which changes are then sent, and whether the watch ends with this line.
+    /// Returns the next line to send in a watch that has sent the changes up to the version `seen`. The version in the
+    /// result is the one up to which changes have then been sent, and the boolean says whether the watch ends with this
+    /// line.
     fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {
