@@ -73,8 +73,8 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the result of importing documents of this kind, and the reason, if all of them have the same result.
-    /// Default: `None`.
+    /// If an import has the same result for all documents of this kind, returns this result and the reason for it.
+    /// Default: `None`, because the result depends on the document.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
@@ -92,7 +92,8 @@ pub struct DocumentKind {
     pub is_namespaced: bool,
     /// Whether chains depend on definitions of this kind, although the definitions themselves define no chain or stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to definitions of this kind, so that even unsupported versions are read.
+    /// Whether other documents refer to definitions of this kind. If so, a document of this kind with an unsupported
+    /// version is reported, but still read.
     pub is_needed: bool,
     /// The fields from which a document without `kind` is recognised as one of this kind. One of the fields is enough.
     pub fields: &'static [&'static str],
@@ -181,7 +182,8 @@ impl DocumentForms {
         Self::new(self.list.iter().cloned().chain([form]).collect())
     }
 
-    /// Returns the kinds of documents that an import either converts or keeps, so that they are in the new file.
+    /// Returns the kinds of documents that remain in the file that an import writes, because they are either converted
+    /// to native chains or kept unchanged.
     pub fn importable(&self) -> impl Iterator<Item = &'static DocumentKind> {
         let is_left_out =
             |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));

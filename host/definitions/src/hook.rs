@@ -31,7 +31,8 @@ use self::{
 };
 use crate::document::Node;
 
-/// A kind of hook: how it is defined and prepared. Code outside of the kind's module does not depend on it.
+/// A kind of hook, such as a plugin or a webhook: how it is defined and prepared. Each kind has its own module. All
+/// other code uses only the methods of this trait, and does not depend on the kind.
 pub trait HookKind: HookValue {
     /// Returns the hook's plugins, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
@@ -66,8 +67,9 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether this hook may refuse requests that its replacement `now` allows. Changes that truncating a file
-    /// cannot cause, such as a new module, do not count. Default: whether the hooks differ.
+    /// Returns whether this hook may refuse requests that its replacement `now` allows. The store of files asks this to
+    /// recognise a file that was truncated while it was written. Therefore changes that cannot result from truncating a
+    /// file, such as a different module, do not count. Default: whether the hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
@@ -95,7 +97,8 @@ pub trait HookKind: HookValue {
     ///
     /// # Errors
     ///
-    /// Fails if the hook cannot be prepared from these parts, for example because a plugin was not loaded.
+    /// Fails if the hook cannot be prepared with what is in `given`, for example because one of its plugins was not
+    /// loaded.
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
@@ -213,7 +216,8 @@ pub struct PreparedHook {
     pub hook: Arc<dyn Hook>,
     /// The description of the hook for the status and the console.
     pub status: HookStatus,
-    /// The key of the hook's statistics. If a new definition changes it, they restart from zero. Default: empty.
+    /// A text that identifies the hook in statistics, such as the URL of a webhook. If a new definition gives the hook
+    /// a different identity, the statistics restart from zero. Default: empty.
     pub identity: String,
     /// The failures that this kind of hook can have, besides those that every stage can have. Default: all failures.
     pub failures: &'static [FailureKind],

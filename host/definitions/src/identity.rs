@@ -38,7 +38,7 @@ pub struct DefinitionId {
 pub struct ChainId {
     /// The phase of the identified chain.
     pub phase: Phase,
-    /// The name of the identified chain, which no other chain of its phase has.
+    /// The name of the identified chain. No other chain of the same phase has this name.
     pub name: String,
 }
 

@@ -17,7 +17,8 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A limit in percent refers to at least this many requests, so that one early failure does not end the rollout.
+/// A limit in percent is calculated from at least this many requests, even if a step has had fewer. Otherwise, a single
+/// early failure could end the rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
@@ -40,7 +41,7 @@ pub struct RolloutDefinition {
 /// as the same namespace, are decided by the same one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
-    /// The namespace of the request or, if it has none, the name of the object.
+    /// The namespace of the request. If a request has no namespace, the name of its object is used instead.
     #[default]
     Namespace,
     /// The name of the user who sends the request.
@@ -94,7 +95,8 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns the number of failures or refusals that reaches this limit, if the step has had `of` requests.
+    /// Returns the number of failures or refusals at which this limit is reached. `of` is the number of requests that
+    /// the current step of the rollout has had so far.
     pub fn out_of(self, of: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,

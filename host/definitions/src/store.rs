@@ -27,7 +27,8 @@ use crate::{
     document::{self, Document},
 };
 
-/// Whether a store has files or entries. This decides what mistakes affect, and how changes are committed.
+/// Whether a store contains files or entries. A mistake in a file affects all files of the store, but a mistake in an
+/// entry affects only this entry. Changes are also committed in different ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreKind {
     /// Files, which people edit: YAML or JSON, with one or several documents, and with paths relative to the file's
@@ -42,7 +43,6 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Returns what messages call a text in a store of this kind.
     fn text_noun(self) -> &'static str {
         match self {
             Self::Files => "file",
@@ -85,7 +85,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Creates a file or entry. Its path does not tell which definition belongs there.
+    /// Creates a file, or an entry of a store in which paths do not tell which definition belongs there.
     pub fn new(kind: StoreKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -232,7 +232,7 @@ pub enum StoreError {
         source: io::Error,
         /// The path of the file that was written and cannot be restored.
         written: PathBuf,
-        /// The reason why that file cannot be restored.
+        /// The reason why the file at the path `written` cannot be restored.
         restoring: Box<StoreError>,
     },
 }

@@ -31,8 +31,8 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules are never sent to the host. Also warns about each entry of a rule
-    /// for which this is true of all requests that match it.
+    /// Warns if the chain's rules match requests that are never sent to the host. Also warns about an entry of a rule,
+    /// such as a resource, if no request that matches the entry is ever sent to the host.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
             // Generated objects are never sent in a request, so a chain with a stage for them gets no warnings.
@@ -74,8 +74,8 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // The useless entry cannot be found if the chain is not from a file, or if the file has changed since it
-            // was read. The warning then has the location of the chain.
+            // An entry of a rule can only be located in the file that defines the chain, and only if the file has not
+            // changed since it was read. In all other cases, the warning has the location of the chain.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))

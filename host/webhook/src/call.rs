@@ -148,7 +148,9 @@ impl WebhookCaller {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // An HTTP/2 error contains only the text of a TLS alert, such as one about a missing client certificate.
+        // If the server ends an HTTP/2 connection with a TLS alert, for example because of a missing client
+        // certificate, the error contains the alert only as text. Therefore the messages of the error and its causes
+        // are searched for it.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());

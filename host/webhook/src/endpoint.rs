@@ -87,8 +87,8 @@ impl WebhookEndpoint {
     }
 
     fn from_service(host: &str, port: u16, path: &str, protocol: &Protocol) -> Result<Self, Error> {
-        // DNS allows a dot at the end of a host name. The name of a service such as `hook.ns` must not end with one,
-        // because this means that its last part is missing.
+        // The host name of a BCS service is `{name}.{namespace}`. Without a namespace, it would end with a dot, which
+        // DNS allows. Such a name is refused here.
         if host.ends_with('.') {
             return Err(Error::Host {
                 host: host.to_owned(),
@@ -125,7 +125,8 @@ impl WebhookEndpoint {
         })
     }
 
-    /// Returns the URI to which a request is sent. `query` replaces the query; it is `None` for the BCS protocol.
+    /// Returns the URI to which a request is sent. If `query` is `None`, as with the BCS protocol, it is the unchanged
+    /// address of the webhook. Otherwise, `query` is used in place of the query in the address.
     pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -252,7 +253,7 @@ mod tests {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
         let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));
-        // (protocol and naming of the service, its namespace, its port, its path, URI or a part of the error)
+        // (protocol and naming, namespace, port, path, expected URI or part of the error)
         for ((protocol, naming), namespace, port, path, expected) in [
             (&bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (&bcs, "ns", 8443, "/x?y=z", Ok("https://hook.ns:8443/x?y=z")),

@@ -30,8 +30,8 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // A binding in the text may refer to a policy in another file, so references are not checked yet. Only names are
-    // compared.
+    // Only conflicts between names are checked here. A reference, such as that of a binding to its policy, is checked
+    // later, because the policy may be in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
     let items = without_lists(text, set, &read);
@@ -76,8 +76,8 @@ pub(crate) fn apply(
         }
     }).collect::<Result<Vec<_>, _>>()?;
 
-    // If two definitions conflict, the later one is reported. The applied definitions come last, so that they are the
-    // reported ones.
+    // If two definitions conflict, the mistake is reported for the one that was added later. Therefore the applied
+    // definitions are added last.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -286,8 +286,8 @@ fn replaced<'d, 'a>(
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
     match same.as_slice() {
         [only] if siblings == 1 => Some(*only),
-        // Chains of different phases may have the same name. The document then replaces the chain that has its own
-        // phase.
+        // A mutating and a validating chain may have the same name. In this case, the document replaces the chain that
+        // has the same phase as the document.
         several => several.iter().copied().find(|other| {
             let phase = other.chain().map(|chain| chain.phase);
             phase.is_some() && phase == one.phase

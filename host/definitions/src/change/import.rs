@@ -191,7 +191,7 @@ impl<'a> ImportEntry<'a> {
         }
     }
 
-    /// If every definition of this kind has the same result of the import, returns it with the reason.
+    /// Returns the result of the import and the reason for it if all definitions of this kind have the same result.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)

@@ -145,8 +145,8 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // The document may begin on the line of its `---`, as in `--- {}`. Such a `---` is no comment, so this line is left
-    // out.
+    // The document may begin on the same line as the `---` before it, as in `--- {}`. In this case, the text before the
+    // document ends with `--- `, which is no comment and is left out.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

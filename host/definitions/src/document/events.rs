@@ -25,14 +25,15 @@ pub(super) struct YamlEvents<'t> {
     /// The anchor (0 if none) and the index of the first event of each list or map that is being recorded.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
-    /// The recorded events that must still be repeated, as ranges of indexes. Aliases may be nested, so there is one
-    /// range for each level.
+    /// The events that aliases still have to repeat, as ranges of indexes in `recorded`. A repeated node may contain
+    /// aliases itself, so there is one range for each level of nesting.
     repeating: Vec<Range<usize>>,
     /// The position of the last parsed event. Events that an alias repeats do not change it.
     written: Position,
     values: usize,
-    /// The number of values that aliases have repeated. The next field is their total size as JSON, in bytes.
+    /// The number of values that aliases have repeated so far.
     repeated: usize,
+    /// The size of the values that aliases have repeated, as JSON in bytes.
     repeated_bytes: usize,
 }
 

@@ -5,7 +5,8 @@ use super::{
     tree::{Position, SyntaxMistake, TreeEntry},
 };
 
-/// Reads an object field by field. Dropping the reader reports fields that were not read, unless no field was read.
+/// Reads an object field by field. When the reader is dropped, it reports every field that was not read as unknown. It
+/// reports nothing if no field at all was read.
 ///
 /// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]

@@ -89,7 +89,8 @@ impl Document {
         Node::root(self).reporting_to(mistakes)
     }
 
-    /// Returns the value of the whole document. Mistakes in reading it are ignored, for instance after a check.
+    /// Returns the value of the whole document. Mistakes that are found while it is read are not reported. For example,
+    /// a document that was already checked is read in this way.
     pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
@@ -114,7 +115,8 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// Returns the document with this directory for relative paths. Without one, a relative path is a mistake.
+    /// Returns a copy of the document in which relative paths start in `directory`. If `directory` is `None`, a
+    /// relative path in the document is a mistake.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),

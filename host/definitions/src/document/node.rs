@@ -36,7 +36,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the node with a list of mistakes: mistakes in the value or its parts are added to `mistakes`.
+    /// Returns a copy of the node that reports mistakes: every mistake that is found when the copy or a part of it is
+    /// read is added to `mistakes`.
     #[must_use]
     pub fn reporting_to<'m>(&self, mistakes: &'m mut Mistakes) -> Node<'m>
     where

@@ -29,7 +29,8 @@ pub(super) enum InvalidScalar {
 }
 
 const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
-/// The words that are booleans in YAML 1.1 and 1.2. The words in the next two lists are booleans only in YAML 1.1.
+/// The words that are booleans in both YAML 1.1 and YAML 1.2. Other words, such as `yes` and `off`, are booleans only
+/// in YAML 1.1.
 const CORE_BOOL: [&str; 6] = ["true", "True", "TRUE", "false", "False", "FALSE"];
 const TRUE: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
 const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];

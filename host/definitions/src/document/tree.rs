@@ -201,7 +201,8 @@ impl MapBuilder {
         }
     }
 
-    /// Sets a field, which is from a merged map unless `is_written`. Returns a mistake if it is written twice.
+    /// Adds a field to the map. `is_written` is false if the field comes from another map that is merged into this one.
+    /// Returns a mistake if a field is written twice.
     fn set(&mut self, entry: TreeEntry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

@@ -135,8 +135,8 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The next events are those of the node that the alias repeats. Their spans point to that node, not here.
-            // Therefore the span of the alias itself extends the collection.
+            // The next events repeat the node to which the alias refers, with the spans of that node. These spans do
+            // not tell where the collection around the alias ends, so the span of the alias itself is used for this.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)

@@ -22,7 +22,8 @@ use crate::{
     plugin, selectors,
 };
 
-/// The default timeout of a hook. It is kube-apiserver's for webhooks, because the BCS driver waits forever.
+/// The default timeout of a hook. The BCS driver has no timeout and waits forever, so the default of kube-apiserver for
+/// webhooks is used.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];

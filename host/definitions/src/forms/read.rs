@@ -41,9 +41,9 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that defines a chain only together with other documents of its policy system.
-    /// `of` is a word for such a document, such as `binding`. Documents with the same `of` and phase must have
-    /// different names.
+    /// Creates the content of a document that defines a chain only together with other documents, such as a binding of
+    /// a policy. `of` is a word for the document, for example `binding`. Documents with the same `of` and phase must
+    /// have different names.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -53,8 +53,8 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds a name of this definition that other definitions may have too, provided that each of them adds it with this
-    /// method.
+    /// Adds a name to this definition. Other definitions may have the same name, provided that this method was used to
+    /// add it to them too.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)

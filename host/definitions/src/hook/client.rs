@@ -96,7 +96,8 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     };
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
-        // If no port was set, the BCS driver returns 0. The default port is 443.
+        // The BCS driver returns a definition with port 0 if its port is not set. Therefore 0 stands for the default
+        // port here.
         Some(port) if of_bcs => match port.integer(0..=u16::MAX) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
@@ -157,7 +158,8 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // Unlike the TLS client, this message tells which certificate of the bundle is invalid.
+        // The TLS client would refuse an invalid certificate too, but it would not tell which certificate of the bundle
+        // is invalid. Therefore each certificate is checked here.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             let message = format!("certificate {number} in it is not a valid X.509 certificate");
             (message, ENCODE)

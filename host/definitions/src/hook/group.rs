@@ -22,8 +22,8 @@ use crate::{
 pub struct GroupDefinition {
     /// The plugins of the group. Each has its own name.
     pub members: Vec<MemberDefinition>,
-    /// The condition under which the group allows a request. It uses every plugin of the group; in a document of
-    /// Kubewarden, it may use only some.
+    /// The condition under which the group allows a request. In a native group, the expression must use every plugin of
+    /// the group. In a group of Kubewarden, it may leave some of them out.
     pub expression: GroupExpression,
     /// The denial that the group returns. When it denies a request, the causes are added.
     pub denial: Denial,

@@ -61,8 +61,8 @@ impl<'a> PluginRole<'a> {
             is_member: false,
         };
         match self {
-            // The stock plugin `rego` runs Rego policies. However, a stage has such a policy in its field `rego`, not
-            // in `plugin`.
+            // The stock plugin `rego` runs Rego policies. A stage that uses it has the field `rego` instead of the
+            // field `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
                 of_stage(".rego")
             }
@@ -127,8 +127,8 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin that is compared with a stage's plugin. Both are called, but the stage's plugin decides requests, except
-/// for those in the rollout of the candidate.
+/// A plugin that is compared with a stage's plugin. Both are called, and the stage's plugin decides the requests.
+/// During a rollout, the candidate decides a share of the requests instead.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
@@ -142,7 +142,7 @@ pub struct CandidateDefinition {
 }
 
 impl CandidateDefinition {
-    /// Creates a candidate without a rollout, which is called in every call of the stage.
+    /// Creates a candidate without a rollout. The candidate is called whenever the stage is called.
     pub fn new(plugin: PluginDefinition) -> Self {
         Self {
             plugin,

@@ -30,8 +30,8 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
         plugin.allow = read_allow(&allow);
     }
     let (text, entrypoint) = (text?, entrypoint?);
-    // The setting `inventory` lists the kinds of objects that a policy finds in `data.inventory`. These are the kinds
-    // that the stage grants to its plugin.
+    // The plugin must know which kinds of objects a policy finds in `data.inventory`. These are the kinds that the
+    // stage grants to the plugin, so they are passed to it in the setting `inventory`.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
         let kinds = plugin
             .allow

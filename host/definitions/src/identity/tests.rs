@@ -51,8 +51,8 @@ fn a_stage_id_is_parsed_and_written() {
     for text in ["", "pods", "/images", "pods/", "Mutating:pods"] {
         assert_eq!(text.parse::<StageId>(), Err(InvalidId::Stage(text.to_owned())));
     }
-    // The ID is parsed as another pair of chain and stage, because the names contain `/`. Nevertheless, it identifies
-    // the stage `a/b` of the chain `ns/name`.
+    // The names of a chain and of a stage may contain `/`, so parsing may split this ID at the wrong `/`. Nevertheless,
+    // `is` finds that the ID identifies the stage `a/b` of the chain `ns/name`.
     let id: StageId = "ns/name/a/b".parse().unwrap();
     assert!(id.is(Phase::Mutating, "ns/name", "a/b"));
     assert!(!id.is(Phase::Mutating, "ns/name", "a"));

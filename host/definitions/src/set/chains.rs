@@ -78,8 +78,8 @@ pub(crate) fn define<'a>(
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// (kind of thing such as `binding`, phase, name) of each taken name,
-    /// with (location of the first definition that has it, whether others may have it too).
+    /// The names that are already taken. The key is (kind of thing such as `binding`, phase, name). The value is
+    /// (location of the first definition with this name, whether other definitions may have the name too).
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 

@@ -101,8 +101,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may return its ID.
-    /// The definition is left out if there is no ID.
+    /// Returns the definitions in these files. If the name of a definition cannot be read, its ID is the result of
+    /// `unnamed`. If that is `None`, the definition is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

@@ -197,7 +197,8 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Lists the served chains and their stages, then the unusable entries. `before` was in force; the store has `now`.
+/// Lists the served chains and their stages, then the unusable entries. `now` is the content of the store, and `before`
+/// contains the texts that were live until now.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();

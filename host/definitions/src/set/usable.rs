@@ -113,7 +113,8 @@ impl DefinitionSet {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets entries aside like [`usable`](Self::usable), and also those in whose chain `mistakes_of` finds a mistake.
+    /// Sets entries aside like [`usable`](Self::usable). In addition, sets an entry aside if `mistakes_of` finds a
+    /// mistake in the chain that the entry defines.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -180,7 +181,7 @@ impl DefinitionSet {
 /// Divides the definitions into usable and unusable ones. They are added one by one.
 struct Classifier<'a> {
     set: &'a DefinitionSet,
-    /// The definitions of all files, and of each entry that has been accepted so far.
+    /// The definitions of all files, and of the entries that were found usable so far.
     chains: Chains,
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
@@ -198,8 +199,8 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects entries that depend on another definition, as a binding depends on its policy, if that definition is
-    /// missing or contradicts them.
+    /// Some entries depend on another definition, such as a binding on its policy. Rejects each of these entries whose
+    /// other definition is missing or contradicts the entry.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -300,8 +301,8 @@ impl Usable {
     }
 
     /// Sets aside a [new](Self::is_new) definition that is valid, but cannot be used, for example because its module
-    /// does not compile. If it has a previous version, that is served instead; for an entry, only if `on_bad` is
-    /// [`KeepLast`](OnBadDefinition::KeepLast).
+    /// does not compile. The previous version of the definition is served instead, if there is one. A previous version
+    /// of an entry is served only if `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
         path: &Path,

@@ -180,8 +180,8 @@ impl DefinitionStore for FileStore {
         self.read.send_replace(Some(seen));
         self.warn_of_empty_directories().await?;
         let mut complete = self.complete.lock().await;
-        // The caller may drop this future while it waits in `blocking`. Values that had been taken would then be lost,
-        // so they are cloned.
+        // The caller may drop this future while `blocking` runs. Everything that was moved into the closure is then
+        // lost, so the closure gets clones.
         let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut found) = self
             .blocking(move || (Complete::after(last, &found, &forms), found))
@@ -245,8 +245,8 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// The files that were last read without mistakes, and their definitions. If the next read finds less in them, a file
-/// may be half-written.
+/// The files that were last read without mistakes, and their definitions. If the definitions of a later read enforce
+/// less than these, one of the files may be half-written.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,

@@ -23,8 +23,8 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // The failed change is undone too. If only syncing its directory has failed, its file has already been
-            // replaced.
+            // The change that has just failed is undone too, because its file may already have been replaced. This is
+            // the case if replacing the file has succeeded, and only syncing the directory has failed.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {
@@ -62,7 +62,8 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
 /// A change that has been prepared: its new text is in a draft on disk, which is not read as a definition.
 struct StagedChange {
     path: PathBuf,
-    /// The draft with the new text. For a removal, it is empty, and tests whether the directory can be changed.
+    /// A temporary file with the new text. If the change removes a file, the draft is empty, and is created only to
+    /// find out whether the directory can be changed.
     draft: NamedTempFile,
     is_new: bool,
     is_removed: bool,
@@ -76,8 +77,8 @@ impl StagedChange {
         };
         let path = real_path(change).map_err(failed)?;
         let existing = text_of(&path).map_err(failed)?;
-        // A text that ends inside a UTF-8 character was truncated. Its file may be replaced, although the text is not
-        // the expected one.
+        // A file whose text ends inside a UTF-8 character was truncated. Such a file may be replaced, although it does
+        // not contain the text that the change expects.
         let is_cut = existing
             .as_deref()
             .is_some_and(|existing| str::from_utf8(existing).is_err());

@@ -30,7 +30,8 @@ impl fmt::Display for RecordedAnswer {
 }
 
 impl RecordedAnswer {
-    /// Returns whether a policy refused the request, not the API server's validation, which says "is invalid".
+    /// Returns whether a policy refused the request. The validation of the API server can refuse a request too. In this
+    /// case, the message contains "is invalid".
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")
@@ -112,7 +113,8 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// The fields that the API server itself sets in objects, between the policies or after them. They are not compared.
+/// The fields that the API server itself sets in objects, such as `status`. It sets some of them between two policies,
+/// and others after the last policy. They are not compared.
 const FILLED_IN: [&str; 28] = [
     "defaultMode",
     "kubernetes.io/metadata.name",

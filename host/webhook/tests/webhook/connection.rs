@@ -118,7 +118,8 @@ async fn a_dropped_call_ends_its_connection_attempt() {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
         accepted = listener.accept() => accepted.unwrap().0,
     };
-    // The dropped call has closed its connection. The client had sent at most a ClientHello.
+    // When the call was dropped, the client closed its connection. It had sent at most a ClientHello, the first message
+    // of TLS, so there is little to read.
     let mut hello = Vec::new();
     stream.read_to_end(&mut hello).await.unwrap();
 }

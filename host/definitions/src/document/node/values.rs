@@ -39,8 +39,8 @@ impl<'a> Node<'a> {
         read_each(&self.filled_list(fix)?, read)
     }
 
-    /// Reads a list of words without duplicates. An empty list is a mistake with this `fix`; a repeated word is a
-    /// mistake with the message `twice`.
+    /// Reads a list of words. An empty list is a mistake, and `fix` is the advice for it. A repeated word is a mistake
+    /// too, and `twice` is the message for it.
     pub fn different_words<W: Keyword>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
         let mut words = Vec::new();
         for entry in self.filled_list(fix)? {

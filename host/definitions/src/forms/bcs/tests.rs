@@ -173,7 +173,7 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// Replaces the values of these members in every object, at any depth, that has all of the members.
+/// Finds every object, at any depth, that has all keys of `members`, and replaces its values of these keys.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {

@@ -1,6 +1,7 @@
 //! Finds out which kinds of objects in the cluster a Rego policy reads.
 
-/// Returns the kinds in all references to `data.inventory`; `None` if a variable in one can stand for any kind.
+/// Returns the kinds of objects that a Rego policy reads in `data.inventory`. Returns `None` if the text does not tell
+/// a kind, for example because a variable is written in its place.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {

@@ -150,7 +150,8 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// Returns conditions for what rules and selectors cannot express, including the `excluded` namespaces.
+    /// Returns match conditions for the parts of `match` that rules and selectors cannot express, such as namespaces
+    /// with wildcards. Requests in the namespaces `excluded` do not match either.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();

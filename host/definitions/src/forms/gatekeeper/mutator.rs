@@ -26,8 +26,9 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain of all mutators. It begins like the names of Gatekeeper's webhook configurations, so that the
-/// chain has the same place among other chains, which are called in alphabetical order.
+/// The name of the chain of all mutators. Chains are called in alphabetical order, as kube-apiserver calls webhook
+/// configurations. The name begins like the name of Gatekeeper's webhook configuration, so that the mutators are called
+/// at the same point in this order.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -132,8 +133,9 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports another mutator for the same objects if its location contradicts the location of this one. Gatekeeper
-    /// applies neither of the two.
+    /// Reports a mistake if another mutator changes the same kind of objects at a location that contradicts the
+    /// location of this mutator. An example is a field that is a list for one of them and an object for the other.
+    /// Gatekeeper would apply neither of the two mutators.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],
@@ -228,7 +230,8 @@ impl ApplyTo {
     }
 }
 
-/// Returns the mutators for objects of this source in the order of application. Mutators without rules are left out.
+/// Returns the mutators in the order in which they are applied to objects from `source`, which is either requests or
+/// expansion templates. A mutator without rules is left out.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
     source: ObjectSource,

@@ -10,9 +10,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The namespaces whose requests no constraint checks. The next field lists the namespaces whose objects no mutator
-    /// changes. Both may contain globs.
+    /// The namespaces whose requests no constraint checks. An entry may be a glob, such as `kube-*`.
     pub(super) excluded_namespaces: Vec<String>,
+    /// The namespaces whose objects no mutator changes. An entry may be a glob, such as `kube-*`.
     pub(super) excluded_from_mutation: Vec<String>,
 }
 

@@ -70,7 +70,8 @@ pub(super) struct GatekeeperDocuments<'a> {
 struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
-    /// The expansion templates that generate the stage's objects; `None` if the stage is for the objects in requests.
+    /// The expansion templates that generate the objects which this stage checks. `None` if the stage checks the
+    /// objects in requests.
     path: Option<ExpansionPath<'a>>,
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
@@ -163,7 +164,8 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, ObjectSource::Generated, &others.syncs).into()
         };
-        // For each path, all stages share one generator, so that each object is generated only once.
+        // A path is a sequence of expansion templates. All stages with the same path share one generator, so that each
+        // object is generated only once.
         let with_generator = |path: ExpansionPath<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)
@@ -200,7 +202,8 @@ impl TemplateDocument {
         (constrained, warnings)
     }
 
-    /// Warns if the Rego policy reads an inventory without any kinds, or input that Gatekeeper does not provide.
+    /// Warns if the Rego policy reads `data.inventory` although it is empty, or reads input that Gatekeeper does not
+    /// provide.
     fn reading_warnings(&self, rego: &RegoCode, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (
@@ -272,8 +275,8 @@ impl RegoCode {
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // The mode `Audit` of a stage turns its denials into records. Therefore the plugin of a dry run can deny
-            // requests as usual.
+            // A constraint with the action `dryrun` must not refuse requests. Its plugin may return denials
+            // nevertheless, because the stage has the mode `Audit`, in which a denial is only recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

@@ -26,7 +26,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The timeout of a policy's stage. Kubernetes has no timeout for policies, so it is the default for webhooks.
+/// The timeout of a policy's stage. Kubernetes has no timeout for policies, so the default timeout of webhooks is used.
 pub(in crate::forms) const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]

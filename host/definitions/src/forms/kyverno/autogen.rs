@@ -31,8 +31,9 @@ pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the placements of Pod templates to which a policy for Pods is extended, each with its constraints. If
-/// `controllers` is `None`, these are all resources that create Pods.
+/// Returns the places where resources that create Pods have their Pod template. A policy for Pods is extended to these
+/// resources, so each place comes with constraints that match them. `controllers` lists the names of the resources,
+/// such as `deployments`; `None` stands for all resources that create Pods.
 pub(super) fn placements(
     constraints: &MatchConstraints,
     controllers: Option<&[String]>,

@@ -66,8 +66,8 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
-        // All placements have the same expressions. Mistakes in them have already been reported for the first
-        // placement.
+        // The same expressions are read again for each place of a Pod template. Mistakes in them have already been
+        // reported in the first reading above.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, placement);
@@ -150,7 +150,8 @@ fn read_policy(
     policy
 }
 
-/// Reads `autogen`: the resources that create Pods to which the policy is extended; `None` for all of them.
+/// Reads `autogen`, which lists resources that create Pods, such as `deployments`. A policy for Pods is extended to
+/// these resources. Returns `None` if it is extended to all resources that create Pods.
 fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Vec<String>> {
     let mut fields = fields.optional("autogen")?.object()?;
     for field in ["validatingAdmissionPolicy", "mutatingAdmissionPolicy"] {

@@ -220,7 +220,8 @@ fn a_rule_is_read_with_its_defaults() {
     }
 }
 
-/// The rows contain fields of the chain's `spec`, fields of its stage, and the resulting values.
+/// Each row contains fields of the chain's `spec`, fields of its stage, and the resulting phase, match policy, side
+/// effects and reinvocation policy.
 #[test]
 fn omitted_phases_and_policies_have_defaults() {
     let table = [

@@ -147,8 +147,8 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // The order of the requirements must not change, and `matchLabels` is read first. Therefore a label is
-            // written there only if no expression precedes it.
+            // When a selector is read, `matchLabels` comes before `matchExpressions`. To keep the order of the
+            // requirements, a label is written to `matchLabels` only if no expression precedes it.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

@@ -20,7 +20,8 @@ const WRITTEN: [&str; 2] = [
     "kruise.io/sidecarset-hash-without-image",
 ];
 
-/// A SidecarSet that is the canary of another one, its base. Pods that both select get only the canary.
+/// A SidecarSet that is the canary of another SidecarSet, its base. If a Pod is selected by the canary and by the base,
+/// only the canary is injected into it.
 #[derive(Debug)]
 pub(super) struct Canary {
     name: String,

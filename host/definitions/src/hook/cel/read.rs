@@ -300,7 +300,8 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
         Some(message.to_owned())
     });
     let expression_node = fields.optional("messageExpression");
-    // As in Kubernetes, an expression without a message is shown as its own message. Therefore it must be on one line.
+    // If a validation has no message, Kubernetes shows its expression as the message. A message must be on one line, so
+    // an expression of several lines needs a separate message.
     if has_several_lines && !is_kyverno && message.is_none() && expression_node.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix);

@@ -34,14 +34,14 @@ pub fn setting_location(
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
-        // A SidecarSet has no settings of its own. Its `spec` becomes the setting `sidecarSet` of the plugin that
-        // injects it.
+        // A SidecarSet has no field for settings. The plugin gets the whole `spec` of the SidecarSet as its setting
+        // `sidecarSet`, so a pointer into this setting leads into the `spec`.
         None => (stage.child("spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
         let part = unescaped_token(part);
-        // The plugin gets a Rego policy as its setting `rego`. A native stage has the policy in the field `text` or
-        // `file` instead.
+        // A mistake in a Rego policy has the pointer `/rego`, because the plugin gets the policy as its setting `rego`.
+        // In the document of a native stage, the policy is in the field `text` or `file` instead.
         let other = || (part == "rego").then(|| node.child("text").or_else(|| node.child("file")));
         let Some(next) = node.child(&part).or_else(|| other().flatten()) else {
             break;
@@ -49,8 +49,9 @@ pub fn setting_location(
         node = next;
     }
     let mut location = node.location();
-    // A YAML text of several lines is a block, and its location is that of its first line. A JSON text is on a single
-    // line, so its location needs no change.
+    // `line` is the number of a line within the text of the setting. In YAML, a text of several lines is a block, whose
+    // lines are also lines of the file. In JSON, the text is on a single line of the file, so the location needs no
+    // change.
     let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
     if let Some(line) = line
         && !document::is_named_json(Path::new(&location.file))
@@ -71,8 +72,8 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let module = candidate
         .or_else(|| source("plugin"))
         .or_else(|| stage.child("spec")?.child("module"))
-        // The stage may also be a member of a group. A member of a native group has the field `source`, and a member of
-        // a Kubewarden group has `module`.
+        // The location may be that of a group's member, not of a stage. The module reference is in the field `source`
+        // of a member of a native group, and in the field `module` of a member of a Kubewarden group.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

@@ -229,7 +229,8 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// A chain whose rules come last. In this style, it stays valid if the text is truncated at certain lines.
+/// A chain whose rules come last, with each item on its own line. If the text is cut off after certain lines, the
+/// remaining text is still a valid chain.
 const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:
@@ -266,8 +267,8 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Cuts the text off after `end`, and adds a new first line. Without this line, the result would be a prefix of the
-    /// old text, which counts as truncated whatever it contains.
+    /// Cuts the text off after `end`, and puts a comment line before it. Without the comment, the result would be a
+    /// beginning of the old text. The store treats any such text as truncated, whatever it contains.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
@@ -352,8 +353,8 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     let refused = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let read = place.read().await;
-            // The store may not notice at once that the file is still being written. Therefore the file is read until
-            // this mistake is reported.
+            // The store may not notice at once that the file is still being written, so the first reads can succeed.
+            // The test reads until the store reports the mistake.
             if read.contains("a.yaml: the file is still being written") {
                 break;
             }

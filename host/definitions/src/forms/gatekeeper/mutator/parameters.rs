@@ -12,7 +12,8 @@ use crate::document::{Fields, Node, quoted, readers};
 /// The `pathTests` of a mutator: the node of each test, its path, and whether the path must exist (`true`) or must not.
 type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
 
-/// Reads the mutator's change and its `pathTests`, and checks whether this kind of mutator can have this location.
+/// Reads the change that a mutator makes, and its `pathTests`. Reports a mistake if this kind of mutator cannot change
+/// the field at `location`.
 pub(super) fn read<'a>(
     kind: MutatorKind,
     at: &Node<'_>,

@@ -580,8 +580,9 @@ fn mutations_of_unknown_fields_cause_warnings() {
             apply("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
             None,
         ),
-        // A wildcard matches kinds whose schemas are unknown. A misspelt field then causes no warning, but a type that
-        // does not fit its path still does.
+        // The rule matches every kind, so the schema of the object is unknown. Therefore a misspelt field causes no
+        // warning. However, a type that contradicts its path, such as `Object.spce` for the field `spec`, still causes
+        // one.
         (
             "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
             apply(typo),
