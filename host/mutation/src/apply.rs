@@ -45,7 +45,8 @@ impl Growth {
         Ok(())
     }
 
-    /// Counts that `after` bytes of the object replace `before` bytes. Fails if the object becomes too large.
+    /// Updates the size of the object, of which a mutator replaces `before` bytes by `after` bytes. Fails if the object
+    /// becomes too large.
     fn replace(&mut self, after: usize, before: usize) -> Result<(), Failure> {
         let left = (self.left + before).checked_sub(after);
         self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
@@ -140,7 +141,9 @@ impl MutationWalk<'_> {
         Ok(is_changed)
     }
 
-    /// Applies the rest of the location to each item whose field `key` has the value `of`, or else to a new item.
+    /// Looks in a list for the items whose field `key` has the value `of`, and applies the rest of the location to each
+    /// of them. If the list has no such item, a new one is appended, unless a path test
+    /// forbids that.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
         let whole = match &mutator.mutation {
@@ -178,8 +181,8 @@ impl MutationWalk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the mutator's path tests permit the mutation. `there` says whether the object has a value at the
-    /// step `index`.
+    /// Checks the path tests at the step `index` of the location, where the object has a value (`there`) or none.
+    /// Returns whether all of these tests permit the mutation.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)
@@ -189,7 +192,8 @@ impl MutationWalk<'_> {
         index + 1 == self.steps.len()
     }
 
-    /// Returns the value to create where the step `index` finds none: an empty list or an empty object.
+    /// Returns an empty value to which the step `index` of the location can be applied: a list if the step leads to
+    /// items of a list, or else an object.
     fn missing(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),

@@ -23,7 +23,8 @@ impl ImageParts {
         format!("{domain}{slash}{path}{tag}")
     }
 
-    /// Returns whether the first segment of `path` would be mistaken for a domain if it began an image's name.
+    /// Returns whether the first segment of `path` looks like a domain, such as `example.com` in `example.com/nginx`.
+    /// In an image's name that begins with this path, the segment would be taken for the registry.
     pub fn path_has_domain(&self) -> bool {
         self.path
             .as_deref()

@@ -66,9 +66,10 @@ impl FieldLocation {
         &self.0
     }
 
-    /// Returns whether no object can have a value at both locations: where one location expects a list, the other
-    /// expects an object, or the two identify the items of a list by different fields. `one_type` is the type of the
-    /// value at `self`, and `other_type` is the type of the value at `other`.
+    /// Returns whether two locations contradict each other, so that no object can have values at both. For example, one
+    /// of them treats `spec.a` as a list, but the other treats it as an object, or identifies the items of the list by
+    /// another field. `one_type` is the type of the value at `self`, and `other_type` is the type of the value at
+    /// `other`.
     pub fn contradicts(&self, one_type: LocationType, other: &Self, other_type: LocationType) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {

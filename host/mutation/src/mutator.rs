@@ -22,7 +22,7 @@ pub enum Mutation {
     AssignNamespace,
     /// Sets the value at the location to the name of the object.
     AssignName,
-    /// Appends those of the values that the list at the location does not contain yet.
+    /// Appends these values to the list at the location. A value that the list already contains is not appended again.
     Merge(Vec<Value>),
     /// Removes these values from the list at the location.
     Prune(Vec<Value>),
@@ -41,7 +41,7 @@ impl Mutation {
     }
 }
 
-/// A mutation with its location, and with what selects the requests and objects to which it applies.
+/// A mutation, and the location at which it is made. A mutator also says to which requests and objects it applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutator {
     /// The mutator's name, which audit annotations and failures contain.
@@ -59,7 +59,8 @@ pub struct Mutator {
 /// The reason why a path test is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathTestError {
-    /// The path of the test is not the beginning of the mutator's location.
+    /// The path test checks a path that is not the beginning of the mutator's location, such as `spec.a` for the
+    /// location `spec.b.c`.
     #[error("{test} is not the beginning of the location {location}")]
     NotAPrefix {
         /// The path that the test checks.

@@ -102,8 +102,8 @@ pub(crate) enum CacheLookup {
     Send,
 }
 
-/// The options for a private cache: a response is used again only for requests with the same grant and headers. If a
-/// server does not say how long a response is fresh, this is not guessed.
+/// The options of the cache. It is private: a response is used again only for requests with the same grant and headers.
+/// A response counts as fresh only as long as its server says, so nothing is guessed.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
@@ -232,7 +232,8 @@ impl ResponseCache {
         let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
         let stored = StoredResponse {
             policy,
-            // The body is copied, because `body` may be a slice of a larger buffer, which it would keep in memory.
+            // `body` may be a part of a larger buffer. A copy lets the buffer be freed while the body stays in the
+            // cache.
             body: Bytes::copy_from_slice(body),
             size: size as u64,
         };

@@ -38,7 +38,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of idle connections to each server.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// The maximum number of connection pools, one for each list of networks. Grants have few different lists.
+/// The maximum number of connection pools. Grants with the same list of allowed networks share a pool, and few
+/// different lists are in use.
 const POOLS: usize = 64;
 
 pub(crate) type Pool = Client<

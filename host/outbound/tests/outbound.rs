@@ -273,7 +273,8 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // The second grant does not reuse the connection of the first one.
+    // The connection of this request stays open. Requests with the other grants must not use it, because these grants
+    // do not allow its address.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);

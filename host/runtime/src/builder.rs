@@ -163,7 +163,7 @@ impl HostBuilder {
 
     /// Adds a document form, which reads the documents of another policy system. May be called more than once.
     ///
-    /// The form gets those [definitions](Self::definitions) that no built-in form
+    /// The form is only asked about a document in the [definitions](Self::definitions) that no built-in form
     /// [recognizes](DocumentForm::recognize).
     pub fn form(mut self, form: impl DocumentForm) -> Self {
         self.forms = self.forms.and(Arc::new(form));

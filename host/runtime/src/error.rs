@@ -78,7 +78,7 @@ pub struct StageError {
     pub chain: Arc<str>,
     /// The name of the stage that cannot be built.
     pub stage: Arc<str>,
-    /// Whether the candidate of the stage cannot be built; `false` if it is the stage itself.
+    /// Whether it is the stage's candidate that cannot be built. If this is `false`, the stage itself cannot be built.
     pub candidate: bool,
     /// The location of the stage's definition.
     pub location: Location,

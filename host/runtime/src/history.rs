@@ -30,8 +30,8 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The digest of the definitions and module files that were current when a rollback happened. When their digest
-    /// changes, the rollback ends. Absent if the revision is not a rollback.
+    /// The digest of the definitions and module files at the time of a rollback. The rollback ends when the current
+    /// definitions and files have another digest. Absent if the revision is not a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

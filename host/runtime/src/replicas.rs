@@ -102,7 +102,8 @@ struct WaitingLog {
 }
 
 impl Replicas {
-    /// Creates the list of the replicas that this transport connects. It is empty at first.
+    /// Creates an empty list of replicas. The replicas exchange their reports through `transport`, and
+    /// [`follow`](Self::follow) adds them to the list.
     pub fn new(transport: impl Transport + 'static) -> Self {
         Self {
             transport: Box::new(transport),
@@ -221,8 +222,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs each of these replicas once, because other replicas wait for it. A replica without a problem is probably
-    /// still preparing the change, so it is only logged after [`SLOW`].
+    /// Logs each replica for which the other replicas wait, but only once. A replica without a problem is probably
+    /// still preparing the change, so it is not logged before [`SLOW`] has passed.
     fn log(&mut self, missing: &[MissingReplica]) {
         if missing.is_empty() {
             self.since = None;
@@ -245,8 +246,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica. If this replica cannot learn the target, it could not go live together with the
-/// others. It then reports only its live table as prepared, so that the others wait.
+/// Returns the report of this replica to the other replicas. If this replica cannot learn which table is the target, it
+/// reports only its live table as prepared. The other replicas then do not go live without this replica, but wait.
 fn new_report(
     host: &Host,
     name: &str,

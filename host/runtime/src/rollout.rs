@@ -49,7 +49,8 @@ pub struct RolloutStatus {
     pub decided: u64,
     /// The number of requests that the candidate should have decided, but for which it gave no verdict.
     pub failed: u64,
-    /// The rollout is aborted when `failed` reaches this number, which may grow with `decided`.
+    /// The rollout is aborted when `failed` reaches this number. If the rollout defines the limit as a share, such as
+    /// `1%`, this number grows with `decided`.
     #[serde(default)]
     pub failure_limit: u64,
     /// The number of requests that the candidate decided, and for which its answer was compared with that of the
@@ -57,7 +58,8 @@ pub struct RolloutStatus {
     pub compared: u64,
     /// The number of compared requests that the candidate denied although the plugin did not.
     pub refused: u64,
-    /// The rollout is aborted when `refused` reaches this number, which may grow with `compared`.
+    /// The rollout is aborted when `refused` reaches this number. If the rollout defines the limit as a share, such as
+    /// `1%`, this number grows with `compared`.
     #[serde(default)]
     pub refusal_limit: u64,
 }
@@ -156,8 +158,8 @@ impl Host {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica decides when the steps of rollouts begin. This replica nevertheless aborts rollouts
-    /// that reach a limit, and obeys its users.
+    /// Sets whether another replica decides when the steps of rollouts begin. Even then, this replica aborts a rollout
+    /// that reaches a limit, and its own users can steer rollouts.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts.is_led != is_led {

@@ -40,7 +40,8 @@ pub struct Status {
     /// The user who requested the change that led to the live table; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The problem because of which the current definitions are not live as they are written; absent if they are.
+    /// The problem that keeps the current definitions from being live as they are written; absent if there is no such
+    /// problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
     /// Whether a new table is being built.
@@ -101,8 +102,8 @@ pub struct Problem {
     /// The mistakes, each in a sentence that says where it is, what is wrong, and how to fix it.
     pub mistakes: Vec<String>,
     /// The definitions that are not live as written: invalid definitions in stores, and definitions whose modules
-    /// cannot be fetched. All other definitions are live. An empty list means that the problem keeps the whole new
-    /// table from going live, so that the previous table stays live.
+    /// cannot be fetched. All other definitions are live. If this list is empty although there is a problem, no part of
+    /// the new table is live, and the previous table stays live.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }

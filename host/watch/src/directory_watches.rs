@@ -161,7 +161,8 @@ impl notify::EventHandler for EventHandler {
     }
 }
 
-/// Returns whether the created path is a new file, and not a link.
+/// Returns whether the path that was just created is a new regular file. A symbolic link, or a hard link to an existing
+/// file, is not new.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)

@@ -85,8 +85,8 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         }
     }
 
-    /// Loads the value again at once, even if the files have not changed, and reports the value or the error. Call this
-    /// when something besides the files changes on which the value depends.
+    /// Loads the value again at once, and reports the value or the error. Call this when the value may change although
+    /// its files do not, because it depends on something else as well.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;

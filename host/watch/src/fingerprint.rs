@@ -257,7 +257,8 @@ impl Stamp {
         now.duration_since(self.changed?).ok()
     }
 
-    /// Returns whether the file has not changed for so long that any later change will alter its stamp.
+    /// Returns whether the last change of the file is long enough ago. Shortly after a change, another change may leave
+    /// the stamp as it is, because the times of files are coarse.
     fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now).is_some_and(|age| age > COARSENESS)
     }

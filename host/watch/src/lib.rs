@@ -33,8 +33,9 @@ pub struct WatchConfig {
     /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
     /// ms.
     pub debounce: Duration,
-    /// The delay that replaces `debounce` if, in the last event, a writer closed a file or a file was renamed. Such a
-    /// file is complete, so the check waits only in case other files change as well. Default: 10 ms.
+    /// The delay that is used instead of `debounce` if the last event was the end of a change, such as closing a
+    /// written file, or renaming a file. This file is complete, so the delay only collects changes of other files.
+    /// Default: 10 ms.
     pub settle: Duration,
     /// The delay after a write to a file that is still open, because the file may be incomplete. If writes go on, the
     /// check happens after ten times this long. Default: 2 s.
@@ -57,11 +58,11 @@ impl Default for WatchConfig {
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
 const PATIENCE: u32 = 10;
 
-/// If a check finds a change that may be incomplete, the check is repeated. The pause before each repetition is this
-/// multiple of [`WatchConfig::settle`].
+/// A change that a check finds may be incomplete. The check is then repeated until nothing changes any more. The pause
+/// before each repetition is [`WatchConfig::settle`] times this number.
 const SECOND_LOOK: u32 = 5;
 
-/// Watches files and directories for changes of their content until it is dropped.
+/// Watches files and directories, and reports changes of their content. Dropping this value ends the watching.
 #[derive(Debug)]
 pub struct Watch {
     config: WatchConfig,
@@ -154,7 +155,8 @@ impl Watch {
         }
     }
 
-    /// Repeats the check until two in a row find the same content, or for too long. Returns the last content.
+    /// Repeats the check until two checks in a row find the same content, but gives up after a while. Returns what the
+    /// last check found.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {

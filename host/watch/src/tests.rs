@@ -44,7 +44,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Changes a scratch file, and waits for the report, so that the watch's initial check is over.
+/// Makes sure that the initial check of the watch is over: changes a scratch file, and waits until the watch reports
+/// this file.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -200,7 +201,8 @@ async fn a_file_change_is_reported_however_it_is_made() {
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
-                // A change with two steps may be reported once or twice.
+                // Some changes consist of two steps, which the watch may report together or one after the other. The
+                // loop goes on until the last step was reported.
                 while !Fingerprint::read([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()

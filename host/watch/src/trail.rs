@@ -7,7 +7,8 @@ use std::{
 /// The maximum number of symbolic links that are followed in one path, which is Linux's limit.
 const MOST_LINKS: usize = 40;
 
-/// Returns the directories in which a change may alter what this path leads to.
+/// Returns the directories on the way to this path, including the way through symbolic links. A change in any of these
+/// directories may alter what the path leads to.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);

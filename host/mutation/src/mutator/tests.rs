@@ -165,7 +165,7 @@ fn invalid_path_tests_are_refused() {
     }
 }
 
-/// A client can send many items, and a mutator may add a field to each item.
+/// A mutator that adds one field to each item can make an object with many items very large, so the size is limited.
 #[tokio::test]
 async fn the_size_of_a_mutated_object_is_limited() {
     let pod = |items: usize, item: Value| json!({"spec": {"containers": vec![item; items]}});

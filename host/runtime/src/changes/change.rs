@@ -231,8 +231,8 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // The definitions may have been read again since the plan was made. If they are invalid now, going live with
-        // the plan would hide that.
+        // The definitions may have been read again while the table was built, and may be invalid now. Going live with
+        // the outdated plan would hide their mistakes, so the plan is discarded.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);
@@ -284,7 +284,8 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // The history contains only tables that went live.
+            // The table may still wait for the other replicas. The history contains only tables that went live, so the
+            // entry that was written before the change is removed again.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }

@@ -48,7 +48,7 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
 
 fn beginning(patch: &Patch) -> String {
     let mut beginning = TruncatedWriter(Vec::with_capacity(256));
-    // When the text has reached its maximum length, `to_writer` returns an error.
+    // The writer accepts only the beginning of a long text. After that, `to_writer` returns an error.
     let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
     let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
     if !is_whole {

@@ -27,8 +27,8 @@ pub(super) struct ChangePlan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The reason why some definition files cannot be used, although this change does not touch them; `None` if all
-    /// files can be used.
+    /// The mistakes in definition files that this change does not touch. Such files cannot be used, but do not prevent
+    /// the change. `None` if all files can be used.
     pub(super) pending: Option<Arc<Error>>,
 }
 
@@ -92,7 +92,7 @@ async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // The file no longer exists, so a new one is written.
+                // Another program has removed the file, so the change expects no file there.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }

@@ -19,8 +19,8 @@ const UNINTERRUPTED: Duration = Duration::from_secs(1);
 pub(crate) enum Reload {
     /// This table is live now.
     Live(Arc<Table>),
-    /// Some modules have to be requested from servers. At most the part of the new table that needs none of these
-    /// modules is live.
+    /// Some modules have to be requested from servers, so the new table is not complete. The part of the table that
+    /// needs none of these modules may be live already.
     LacksModules,
     /// Another table went live during the build, or the definitions changed again. So the new table was discarded.
     Superseded,

@@ -49,7 +49,7 @@ impl SmallestFirstLimit {
         self.give();
         match given.await {
             Ok(turn) => turn,
-            // This cannot happen: a sender is dropped without sending only if this receiver was dropped.
+            // An error cannot happen: as long as this receiver exists, each sender sends a permit before it is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -70,8 +70,8 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // If nobody waits for the permit any more, it is dropped here. Dropping a permit locks the state, so the
-            // state must not be locked already.
+            // If the receiver is gone, the permit comes back, and is dropped in this line. Dropping a permit locks the
+            // state, so the state must not be locked here.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

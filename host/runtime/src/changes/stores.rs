@@ -73,8 +73,8 @@ impl Stores {
         }
     }
 
-    /// Reads all stores, but does not record what they contain. If their content has changed,
-    /// [`changed`](Self::changed) completes, so that the change is not lost: the stores report it only once.
+    /// Reads all stores, but does not record what they contain. A store no longer reports a change after it was read.
+    /// So if the content has changed, this method makes [`changed`](Self::changed) complete instead.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<StoreContents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {

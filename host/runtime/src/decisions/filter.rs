@@ -23,10 +23,11 @@ pub struct DecisionFilter {
     /// The name of the user who made a selected request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Text that the type, the namespace, the name, the uid, the user or the message of a selected request contains.
+    /// Searches for this text in the type, the namespace, the name, the uid, the user and the message of a request. The
+    /// request is selected if at least one of these contains the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The verdicts of selected requests; empty for any verdict.
+    /// Selects only requests with one of these verdicts. If the list is empty, the verdict does not matter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<DecisionVerdict>,
     /// The time from which decisions are selected.

@@ -1,5 +1,5 @@
-//! Packs decisions into bytes, as far as possible. Old decisions leave the log when their memory is no longer in a
-//! processor cache. Freeing one block of bytes is then much faster than freeing many small allocations.
+//! Packs decisions into bytes, as far as possible. When an old decision leaves the log, its memory is no longer in a
+//! processor cache, so freeing many small allocations would be slow. A single block of bytes is freed much faster.
 
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
@@ -25,7 +25,8 @@ pub(super) struct PackedLogLine {
 #[derive(Clone, Debug)]
 pub(super) struct UnpackedParts {
     pub(super) at: Moment,
-    /// The outcome without the resulting object; `None` if `packed` contains the whole outcome.
+    /// The outcome without the resulting object. `None` if the request was simply allowed, because the packed part then
+    /// contains the whole outcome.
     outcome: Option<Arc<Outcome>>,
     origin: RequestOrigin,
 }
@@ -244,8 +245,8 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Copies the properties that a request has in common with other requests of its front end, unless the last copy is
-    /// equal. The decisions of a thread then share this copy.
+    /// Keeps a copy of the properties that most requests of a front end have in common. The copy is replaced only if
+    /// this request has different properties, so many decisions of a thread share one copy.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -294,7 +295,7 @@ impl UnpackedParts {
         }
     }
 
-    /// Returns an upper bound for the heap memory of the unpacked part, in bytes.
+    /// Returns an upper bound for the heap memory of the outcome, in bytes; 0 if this value has no outcome.
     pub(super) fn size(&self) -> usize {
         self.outcome.as_deref().map_or(0, size_of_outcome)
     }

@@ -20,7 +20,8 @@ struct ChainCounts {
     would_deny: u64,
     changed: u64,
     failed: u64,
-    /// The time that each request spent in the chain, for each part of the time range. The newest part comes first.
+    /// The times that requests spent in the chain, in microseconds. Each part of the time range has its own list, and
+    /// the newest part comes first.
     microseconds: [Vec<u64>; PARTS],
 }
 
@@ -69,8 +70,8 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts one request. If all rows are from the second round, the rows of the first round have been counted
-    /// already.
+    /// Counts a request of the chain, unless all `rows` are from the second round of calls. The request was then
+    /// counted with the rows of the first round already.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

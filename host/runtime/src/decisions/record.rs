@@ -206,8 +206,8 @@ impl StageRecord {
 }
 
 impl DecisionRecord {
-    /// Removes the values from patches, because a value is a part of an object. The operations and their paths are
-    /// kept.
+    /// Removes the values that patches write, because such values are parts of the object. The operations and their
+    /// paths are kept.
     pub fn without_values(&mut self) {
         let of_stages = self.stages.iter_mut().map(|stage| &mut stage.patch);
         let patches = of_stages.chain([&mut self.patch]).flatten();

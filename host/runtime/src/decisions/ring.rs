@@ -150,7 +150,8 @@ impl DecisionRing {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // Without this call, the full queue would double its memory when it grows.
+            // A full queue would double its memory. Instead, it grows by an eighth, or by the size of this decision if
+            // that is larger.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);
@@ -203,7 +204,8 @@ impl DecisionRing {
     }
 }
 
-/// Returns how many slots a reader may copy while it locks the ring; at least one if there are any.
+/// Returns how many of the first slots a reader may copy while it locks the ring: at most [`COPIED`] slots of at most
+/// [`COPIED_BYTES`] together. The first slot may always be copied, even if it is larger.
 fn copied_together<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
     let mut bytes = 0;
     let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {

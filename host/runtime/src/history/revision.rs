@@ -113,7 +113,7 @@ pub struct RevisionFile {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Comparison {
-    /// The number of the first revision, which is usually the older one.
+    /// The number of the first of the two revisions, usually the older one.
     pub from: u64,
     /// The number of the second revision.
     pub to: u64,

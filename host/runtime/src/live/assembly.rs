@@ -46,16 +46,16 @@ pub(crate) struct AssembledTable {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(FetchScope),
-    /// The modules that an earlier revision used. The key is the stage (`PHASE:CHAIN/STAGE`), and whether the module is
-    /// that of the stage's candidate. The value is the digest of the module.
+    /// The modules that an earlier revision used. The key consists of the name of a stage (`PHASE:CHAIN/STAGE`), and of
+    /// `true` for the module of the stage's candidate. The value is the digest of the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
 /// The modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum FetchScope {
-    /// All modules that are not in the store may be requested. A module in this set is requested even if the store
-    /// contains it, because it is due for a refresh.
+    /// A module that is not in the store may always be requested. The set contains the modules that are due for a
+    /// refresh: they are requested even if the store contains them.
     All(Arc<HashSet<ModuleReference>>),
     /// A module is requested only if it is in this set, and not in the store.
     Of(Arc<HashSet<ModuleReference>>),

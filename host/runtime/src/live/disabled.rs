@@ -64,7 +64,8 @@ pub struct DisableOptions {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Switched {
-    /// The stage as it is disabled now. If the request was to enable it, the stage as it was disabled before.
+    /// Information about the disabled stage: who disabled it, why, and until when. If the request enabled the stage,
+    /// the information is from before the request.
     pub disabled: DisabledStage,
     /// The record of how the stage was disabled before this request; absent if it was enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,8 +195,8 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // The result can be ignored, because `keep` logs its failures. If the list on disk is outdated, the next start
-        // finds that the time of these stages is over, and enables them as well.
+        // `keep` logs its own failures, so the result can be ignored. If the list on disk still contains these stages,
+        // the next start finds that their time is over, and enables them as well.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }
@@ -249,8 +250,8 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds the full name of the stage with this id. If there is none, the error suggests similar names. Names are not
-/// split at `/`, which the names of BCS definitions may contain.
+/// Finds the full name of the stage that a user means by this id. If there is no such stage, the error suggests similar
+/// names. Names are compared as a whole, because the name of a BCS definition may contain `/`.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

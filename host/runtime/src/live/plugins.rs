@@ -195,8 +195,8 @@ type PluginKey = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<LivePlugin>,
     pub(crate) is_new: bool,
-    /// The error because of which the current plugin could not be loaded, so that `plugin` is the plugin of the live
-    /// table; `None` if loading did not fail.
+    /// The error if the requested plugin could not be loaded; `None` if it was loaded. After an error, `plugin` is the
+    /// plugin of the live table instead.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
@@ -279,8 +279,8 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// Returns the loaded plugin. If it could not be loaded because of a temporary error, returns the plugin of the
-    /// live table instead, if the live table contains it.
+    /// Returns the plugin that was loaded. A temporary error, such as an unreachable server, must not take a plugin out
+    /// of service. After such an error, the plugin that the live table uses is returned, if there is one.
     pub(crate) fn or_live_plugin(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,

@@ -27,7 +27,8 @@ pub(crate) struct PreparedTables {
 }
 
 impl PreparedTables {
-    /// Makes the newest table an earlier one, because the live table contains the newest definitions already.
+    /// Marks the newest prepared table as outdated, because the live table contains the newest definitions already. The
+    /// outdated table is kept as `earlier`, because the replicas may have agreed on it.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
@@ -115,7 +116,8 @@ impl Host {
         true
     }
 
-    /// Goes live with a table, or keeps it waiting if the program decides when tables go live.
+    /// Goes live with a table. If the embedding program decides when tables go live, a new table is only kept as
+    /// prepared, and waits for [`go_live_with`](Self::go_live_with).
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,

@@ -43,7 +43,7 @@ pub(crate) struct TableSource {
     pub(crate) observer: Arc<Observer>,
     /// The maximum size of the module store in bytes; `None` for no limit.
     pub(crate) store_limit: Option<u64>,
-    /// The fingerprint of the module files when a table was last built from them, or its build was tried.
+    /// The fingerprint of the module files at the last attempt to build a table, whether the attempt succeeded or not.
     pub(crate) modules: Fingerprint,
     /// The number of times that the definitions were read. If it has changed, a plan or a build that began before is
     /// outdated.
@@ -83,7 +83,7 @@ pub(crate) struct BuiltTable {
 pub(crate) enum Purpose<'a> {
     Start,
     Follow,
-    /// A table is built for a requested change, which writes these definition files.
+    /// A table is built because a user requested a change. The change writes the definition files with these paths.
     Change(&'a [PathBuf]),
 }
 
@@ -122,8 +122,9 @@ impl TableSource {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // If a file to which definitions refer changed before the fingerprint was taken, the watch will not report
-        // that. So the definitions and such files are read again.
+        // A definition may refer to other files, for example with settings. If such a file has changed since it was
+        // read, but before the fingerprint was taken, the watch will not report the change. So everything is read
+        // again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -133,7 +134,8 @@ impl TableSource {
         })
     }
 
-    /// Records the input of the next table. Returns its definitions, or the error of a store that could not be read.
+    /// Records what was read for the next table: definitions, module files and refresh intervals. Returns the
+    /// definitions, or the error of a store that could not be read.
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
         self.stores.set_known(&input.contents);
@@ -147,7 +149,7 @@ impl TableSource {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// Returns the mistakes in these definitions that are known before a table is built.
+    /// Returns the mistakes that can be found in these definitions without building a table; `None` if there are none.
     pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
         let served = usable.served();
         match blocking(move || served.definitions().map(drop)).await {
@@ -261,7 +263,8 @@ impl TableSource {
         }
     }
 
-    /// Returns whether `served` has lost a stage: the stage is live, and `whole` contains it, but `served` does not.
+    /// Compares two sets of definitions. Returns whether any stage that is live now is in `whole`, but missing in
+    /// `served`.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {

@@ -76,7 +76,8 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state, and returns the previous one. The lock `_lock` prevents concurrent changes.
+    /// Changes the live state, and returns the previous one. The caller has locked the `Stages`, so no other thread
+    /// changes the live state at the same time.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();

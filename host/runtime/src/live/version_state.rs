@@ -29,8 +29,8 @@ impl Host {
 
     /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The content of the stores is read before the live table. Otherwise, the content could be newer than the
-        // table, and a new version would be judged by an old table.
+        // The known content of the stores is read before the live table, because a table may go live in between. In the
+        // other order, a new version of a definition could be compared with an old table.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();

@@ -15,8 +15,8 @@ pub struct TableReport {
     pub live: Digest,
     /// The content hash of the newest table that the replica could serve at once. It may be the live table.
     pub prepared: Digest,
-    /// The content hash of an earlier table that the replica has prepared as well. The replicas may have agreed on this
-    /// table before the newest one was prepared.
+    /// The content hash of an earlier table that the replica has prepared and still keeps. The replicas may have agreed
+    /// on that table shortly before this replica prepared a newer one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
     /// The time since which the replica has reported the same tables and the same problem as in this report.
@@ -104,8 +104,8 @@ impl MissingReplica {
 /// Decides which table the replicas should serve, given the target that was published last and the reports of all
 /// replicas.
 ///
-/// Only replicas that are alive and have the target vote, because only these answer requests. So the others do not wait
-/// for a replica that is new or late. If no replica has the target, the leader's live table becomes the target.
+/// A replica votes if it is alive and has the target. Other replicas answer no requests, so nobody waits for them: they
+/// may be new or late. If no replica has the target, the leader's live table becomes the target.
 pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&KnownReplica> = alive()
@@ -137,8 +137,8 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
     ReplicaAgreement::Waiting(missing.collect())
 }
 
-/// Returns the table, other than the target, that most of the voting replicas have prepared. If several tables have
-/// equally many votes, the leader's vote decides.
+/// Returns a table that the replicas could serve instead of the target: the one that most of the voting replicas have
+/// prepared. If several tables have equally many votes, the leader's vote decides.
 fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
     let others = voters
         .iter()
@@ -191,7 +191,8 @@ pub struct ReplicaStatus {
     /// The content hash of the table that the replica serves.
     #[schemars(with = "String")]
     pub live: Digest,
-    /// The content hash of the newest table that the replica could serve at once.
+    /// The content hash of the newest table that the replica has prepared, so that it could go live at once. It may be
+    /// the live table.
     #[schemars(with = "String")]
     pub prepared: Digest,
     /// The time at which the replica first reported these tables.

@@ -40,7 +40,8 @@ pub struct StageApplies {
     pub mode: Mode,
     /// Whether the stage would be called for the request.
     pub applies: Applies,
-    /// The reason why the stage would not be called, or what has to be known to tell; absent if it would be called.
+    /// The reason why the stage would not be called, or why this cannot be told, for example because the request has no
+    /// object. Absent if the stage would be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -88,8 +89,8 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // The names are compared last. So if the name does not match, all other parts of the rule match, and a
-            // request without a name may still match.
+            // The names are the last part of a rule that is compared, so everything else in the rule matches. If the
+            // request has no name yet, the rule may match once the name is known.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());

@@ -219,7 +219,8 @@ impl PartialBody {
     }
 }
 
-/// Reads a whole body. Copies each part and drops it, so that its memory is reused. A single part is not copied.
+/// Reads a whole body. A body that consists of one part is returned as it is. Otherwise, each part is copied and then
+/// dropped, so that its memory can be reused.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, BodyReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,

@@ -39,7 +39,8 @@ const CALLS_IN_FLIGHT: u32 = 8;
 /// The number of evaluations whose plugins stay loaded, so that evaluating a second object compiles nothing.
 const KEPT_EVALUATIONS: usize = 4;
 
-/// The maximum number of plugins that stay loaded after an evaluation. If it has more, none of them stays loaded.
+/// The maximum number of plugins of one evaluation that stay loaded. If an evaluation has more plugins, none of them
+/// stays loaded.
 const KEPT_PLUGINS: usize = 16;
 
 /// The maximum size of a settings schema in the result of an evaluation, in bytes. A larger schema is omitted.
@@ -139,7 +140,7 @@ pub enum EvaluateError {
          compile, a dry run of `apply` compiles them into the store first", TIME_LIMIT.as_secs()
     )]
     TookTooLong,
-    /// The maximum number of evaluations are running, and none of them ended in time.
+    /// The maximum number of evaluations is running already, and none of them ended while this one waited.
     #[error(
         "{} evaluations are going on, and none ended in time; try again",
         MOST_EVALUATIONS

@@ -60,7 +60,8 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// The result of a request. Each response has it as an extension. The layer adds it, unless the inner service did.
+/// The result of a request. Each response carries it as an extension. The layer sets the extension, except on a
+/// response on which the inner service has set one already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
@@ -163,8 +164,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // In `tower`, only the instance on which `poll_ready` succeeded may be called. The request takes that instance
-        // along, and a clone replaces it in this service.
+        // A `tower` service may only be called after its `poll_ready` has succeeded. That happened on this instance, so
+        // the request takes this instance, and `self` keeps a clone.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();

@@ -160,8 +160,8 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls the plugin in the background if the candidate gave this answer, or else the candidate. Then compares both
-    /// answers.
+    /// Calls in the background the one that did not answer this request: the plugin if the candidate answered
+    /// (`by_candidate`), or else the candidate. Then compares the two answers.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);

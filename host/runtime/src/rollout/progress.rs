@@ -23,8 +23,8 @@ pub struct RolloutProgress {
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of the step or state in any replica. Replicas compare this number to find the latest
-    /// change, because their clocks differ.
+    /// The number of changes to the rollout so far, on any replica: each new step or new state counts as a change. The
+    /// clocks of replicas differ, so replicas compare this number to find the latest change.
     #[serde(default)]
     pub changes: u64,
     /// The index of the rollout's current step.
@@ -43,7 +43,8 @@ pub struct RolloutProgress {
 
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// The rollouts that were read from disk at the start. The first table takes over those that it contains.
+    /// The rollouts that were read from disk at the start. When the first table goes live, its rollouts continue from
+    /// here, and all others are dropped.
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
     pub(super) is_led: bool,
@@ -230,8 +231,8 @@ impl LiveRollout {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::resumed(self.rollout.clone(), theirs);
-        // Another replica has made exactly one change, just now. So the step has not lost any time yet, and lasts for
-        // its full length from now on.
+        // The other replica's progress is exactly one change ahead, so the change was made just now. The current step
+        // has its full length before it.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }
@@ -294,7 +295,9 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Returns a key by which the states of one rollout are sorted: an abort wins, or else the latest change.
+    /// Returns the rank of this progress. Replicas may report different progress for the same rollout, and adopt the
+    /// one with the highest rank. Only a restart of the rollout ranks higher than an abort. Otherwise, the latest
+    /// change ranks highest.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (

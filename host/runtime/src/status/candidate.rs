@@ -20,7 +20,8 @@ pub struct CandidateStatus {
     pub since: Moment,
     /// The number of calls for which candidate and plugin gave the same answer.
     pub same: u64,
-    /// The number of calls for which their verdicts, changes, warnings or audit annotations differed.
+    /// The number of calls for which candidate and plugin gave different answers: another verdict, change, warning or
+    /// audit annotation.
     pub different: u64,
     /// The number of calls for which the candidate failed, but not the plugin. They are included in `different`.
     pub failed: u64,
@@ -45,8 +46,8 @@ pub struct CandidateReport {
     /// The comparisons for each kind of objects, sorted by kind.
     #[serde(default)]
     pub kinds: Vec<ComparedKind>,
-    /// Samples of the requests on which candidate and plugin differ, at most 20, the newest first. If there are more,
-    /// the newest sample for each kind and effect is kept longest.
+    /// Samples of the requests on which candidate and plugin differ, at most 20, the newest first. Each pair of kind
+    /// and effect keeps its newest sample if possible, so that frequent differences do not displace rare ones.
     pub samples: Vec<DifferenceSample>,
 }
 
@@ -117,7 +118,8 @@ pub enum DifferenceEffect {
 keywords!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
 
 impl CandidateReport {
-    /// Removes the values from the patches of the samples, because they are parts of objects. The paths are kept.
+    /// Removes the values that the patches of the samples write, because such values are parts of objects. The paths
+    /// are kept.
     pub fn without_values(&mut self) {
         let answers = self
             .samples

@@ -16,7 +16,8 @@ use crate::{
     status::{CallStatus, FailureStatus, RecentCalls, StageState},
 };
 
-/// The statistics of a stage. They continue as long as there are tables in which the stage has the same hook.
+/// The statistics of a stage. All tables in which the stage has the same hook share them. If the stage gets another
+/// hook, new statistics begin.
 #[derive(Debug)]
 pub(crate) struct StageStatistics(Mutex<StageCounts>);
 
@@ -28,7 +29,8 @@ struct StageCounts {
     last_failure: Option<FailureStatus>,
     /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
     recent: Option<CallWindow>,
-    /// The failure policy for which the failure counters of the stage were created; `None` if there are none yet.
+    /// The failure policy with which the stage's failure counters were last created; `None` before that. If the policy
+    /// of the stage changes, the stage gets new counters.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }
@@ -166,7 +168,8 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// The length of a period: long enough to contain rare requests, and short enough to forget the last hour.
+/// The length of a period. Five minutes are long enough to contain some rare requests, and short enough that old calls
+/// soon stop counting.
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.

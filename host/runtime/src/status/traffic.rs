@@ -101,7 +101,8 @@ impl Traffic {
     }
 }
 
-/// Returns the counts of the hour whose last minute has this number; zeros if it is `None`.
+/// Returns the counts of the hour that ends with the minute `last`. Minutes are numbered from the start of the
+/// counting. If `last` is `None`, all counts are 0.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
@@ -211,8 +212,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // Each thread waits here until all threads have counted. If a thread ended earlier, another one
-                    // could start afterwards and reuse its counts.
+                    // A thread that has ended leaves its counts to the next thread that starts. Each thread must have
+                    // counts of its own here, so all threads wait for each other.
                     all.wait();
                 });
             }

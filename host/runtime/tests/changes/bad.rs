@@ -15,7 +15,7 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // This conflicts with the definition `n/x`.
+        // The store also contains `n/x`, a definition for the same kind. The two definitions conflict.
         bcs("y", "Application", "2"),
     ]
 }
@@ -52,7 +52,8 @@ fn fresh(scene: &ChangesScene, memory: &MemoryStore, on_bad: OnBadDefinition) ->
 #[tokio::test]
 async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
     for text in junk() {
-        // (policy, served definitions, served definitions after a change of `n/x`, location of the invalid definition)
+        // (policy for invalid definitions, live table, live table after a change of `n/x`, location of the invalid
+        // definition)
         for (on_bad, served, changed, place) in [
             (
                 OnBadDefinition::KeepLast,
@@ -169,7 +170,8 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
     }
 }
 
-/// The two definitions conflict. If neither of them was live before, the one whose name comes first is served.
+/// `n/b` and `n/x` conflict. The definition that was live before is served. If neither of them was live, the one whose
+/// name comes first is served.
 #[tokio::test]
 async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

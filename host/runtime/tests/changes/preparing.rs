@@ -52,8 +52,8 @@ async fn until_building(host: &Host, is_building: bool) {
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
-/// Awaits an operation, and fails the test if the operation takes too long, because it waits for the plugin whose
-/// `configure` never returns.
+/// Awaits an operation that must not wait for another plugin, whose `configure` never returns. Fails the test if the
+/// operation takes too long.
 async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),

@@ -70,8 +70,8 @@ pub(crate) fn plugin(name: &str, source: &str) -> String {
     format!("{head}      plugin: {{ source: \"{source}\" }}\n")
 }
 
-/// Describes the live table by its revision, each chain with the path of its first webhook, and `!` if there is a
-/// problem: `2 a=1 b=1 !`.
+/// Returns a short text about the live table, such as `2 a=1 b=1 !`: the revision is 2, the first webhooks of the
+/// chains `a` and `b` have the path `1`, and `!` means that there is a problem.
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {

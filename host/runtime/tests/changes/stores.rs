@@ -215,7 +215,8 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// The store reports a change only until its content is read.
+/// `definitions` and `delete` read the store, which then no longer reports the change. The change must go live
+/// nevertheless.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

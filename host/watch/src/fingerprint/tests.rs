@@ -31,8 +31,8 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
     let stamp = Stamp::from_metadata(&path.metadata().unwrap());
-    // The cache contains a wrong digest of the file. If the fingerprint has the same digest, the file was not read
-    // again.
+    // The cache contains this wrong digest for the file. A fingerprint with the wrong digest shows that the file was
+    // not read again.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {

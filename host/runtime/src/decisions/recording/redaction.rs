@@ -57,7 +57,8 @@ impl Redacted {
     }
 }
 
-/// The path of the values in objects that are redacted: a JSON Pointer in which `*` stands for every key or index.
+/// Selects values in objects that are redacted. It is a JSON Pointer in which `*` stands for every key or index, such
+/// as `/spec/containers/*/env/*/value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<PointerToken>);
 
@@ -223,7 +224,7 @@ fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     [
         "/data/*",
         "/stringData/*",
-        // BCS has Secrets, too, with their content in `datas`.
+        // BlueKing's BCS stores Secrets, too. Their content is in `datas`.
         "/datas/*",
         "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     ]
@@ -259,7 +260,8 @@ fn redact(value: &mut Value, path: &[PointerToken]) -> usize {
     }
 }
 
-/// Redacts what a patch writes at `path`, below it or above it. Returns the number of redacted values.
+/// Redacts the values in a patch that `path` selects. An operation may write exactly a selected value, a part of it, or
+/// an object that contains it. Returns the number of redacted values.
 fn redact_operations(operations: &mut Value, path: &[PointerToken]) -> usize {
     operations
         .as_array_mut()

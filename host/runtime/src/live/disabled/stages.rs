@@ -115,8 +115,8 @@ impl DisabledStages {
         };
         let this = self.clone();
         let writing = move || {
-            // The list is read only while `writing` is locked. If two threads write at the same time, the second one
-            // therefore also writes the newer list.
+            // The lock `writing` is held while the list is read and written to disk. Otherwise, a slow thread could
+            // overwrite a newer list with an older one.
             let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)
@@ -164,7 +164,7 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// Sets the exceptions of the live table, so that their expiry is noticed. Returns the time of the previous call:
+    /// Notes when the exceptions of the live table expire. Returns the time of the previous call, because all
     /// exceptions that expired before that time have been logged.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);

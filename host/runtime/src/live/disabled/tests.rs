@@ -235,7 +235,7 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     let host = start().await;
     let shown = disabled_stages(&host);
     assert_eq!(shown.len(), 1);
-    // Times are rounded to milliseconds on disk, so the times are compared as text, which has milliseconds as well.
+    // The time on disk is rounded to milliseconds. The text of a time has the same precision, so the texts are equal.
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();

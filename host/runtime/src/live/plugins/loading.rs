@@ -140,8 +140,8 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // While this value exists, other stages that use the same module with other settings do not compile the code that
-    // is independent of settings again.
+    // Several stages may use the same module with different settings. While this value exists, the code that does not
+    // depend on settings is compiled only once for all of these stages.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

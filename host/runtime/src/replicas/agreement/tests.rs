@@ -4,7 +4,8 @@ fn hash(name: &str) -> Digest {
     Digest::of(name)
 }
 
-/// Parses a replica from `NAME LIVE PREPARED`, which `dead`, `leader`, `problem` or `earlier-B` may follow.
+/// Parses a replica such as `a A B leader`: the name, the live table, the prepared table, and then any of the words
+/// `dead`, `leader`, `problem` and `earlier-B`.
 fn replica(text: &str) -> KnownReplica {
     let words: Vec<&str> = text.split(' ').collect();
     let has = |mark: &str| words.contains(&mark);
