@@ -196,7 +196,8 @@ pub struct HookContext<'a> {
     pub http: Option<&'a PolicyHttp>,
     /// Returns the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
-    /// Creates a client that calls a webhook for a chain of this phase. Returns the client, and the URL of the webhook.
+    /// A function that creates a client for a webhook in a chain of the given phase. It returns the client and the
+    /// webhook's URL.
     pub connect: &'a ConnectWebhook<'a>,
 }
 

@@ -60,7 +60,8 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. Its list `values` may be empty, as in the BCS driver.
+/// Reads the namespace selector of a BCS hook. The BCS driver accepts a selector with an empty list `values`, so it is
+/// accepted here too.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }

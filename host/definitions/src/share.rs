@@ -39,8 +39,8 @@ impl Share {
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // Each request adds `parts` to a sum. A request is in the share if the sum has reached or passed a multiple of
-        // `whole` since the request before.
+        // This spreads the requests evenly. Each request adds `parts` to a sum, and a request is in the share whenever
+        // the sum reaches or passes a multiple of `whole`.
         (counter % whole) * parts % whole < parts
     }
 }

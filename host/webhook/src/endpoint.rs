@@ -40,7 +40,8 @@ impl WebhookEndpoint {
     fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
         let refuse = |reason| {
             let mut redacted = url.clone();
-            // The setters fail only if a URL has no host. Such a URL has no user or password either.
+            // The setters return an error only if the URL has no host. A URL without a host cannot contain a user name
+            // or password, so the error is ignored.
             let _ = redacted.set_username("");
             let _ = redacted.set_password(None);
             Error::Url {

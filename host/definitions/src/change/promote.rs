@@ -9,9 +9,9 @@ use crate::{
     document::{self, BYTE_ORDER_MARK, DocumentSyntax, Mistakes, Node},
 };
 
-/// If a candidate is promoted and lacks one of these fields, the field is removed from the stage's plugin.
+/// If a candidate without one of these fields is promoted, the field is removed from the stage's plugin too.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
-/// If a candidate is promoted and lacks one of these fields, the stage's plugin keeps its own value of the field.
+/// If a candidate without one of these fields is promoted, the field of the stage's plugin keeps its value.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanError> {

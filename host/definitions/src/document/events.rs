@@ -10,8 +10,8 @@ use super::{
     yaml::position,
 };
 
-/// The number of values that aliases may repeat for each value that is written in the text. go-yaml allows fewer if
-/// there are more than 400,000 values.
+/// The limit of repetitions by aliases: for each value that is written in the text, aliases may repeat this many
+/// values. In a text with more than 400,000 values, go-yaml allows fewer repetitions.
 const MOST_REPEATED: usize = 99;
 
 /// A document with at most this number of values may repeat any share of them through aliases, as in go-yaml.
@@ -22,7 +22,8 @@ pub(super) struct YamlEvents<'t> {
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
     recorded: Vec<(Event<'t>, Span)>,
-    /// The anchor (0 if none) and the index of the first event of each list or map that is being recorded.
+    /// The lists and maps whose events are being recorded, so that aliases can repeat them. Each has the number of its
+    /// anchor (0 if it has none) and the index of its first event.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
     /// The events that aliases still have to repeat, as ranges of indexes in `recorded`. A repeated node may contain

@@ -132,8 +132,9 @@ impl<'a> Fields<'a> {
         self.known.extend(names);
     }
 
-    /// Accepts the fields `names` without reading their values. Unlike with [`ignore`](Self::ignore), they are never
-    /// suggested as the fix for an unknown field.
+    /// Accepts those of the fields `names` that are present, without reading their values. Fields that are passed to
+    /// [`ignore`](Self::ignore) can be suggested in place of a misspelt field; missing fields that are passed to this
+    /// method cannot.
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);

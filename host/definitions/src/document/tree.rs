@@ -183,8 +183,8 @@ impl SyntaxMistake {
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<TreeEntry>,
-    /// Each key, with the index of its entry. The boolean is true if the map itself contains the key, and false if the
-    /// key comes from a map that was merged into it.
+    /// The keys of the map. The value is (index of the entry, whether the map itself contains the key). The boolean is
+    /// false if the key comes from a map that was merged into this one.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 

@@ -264,8 +264,8 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Returns the place for the next key. Returns `None` if the innermost collection is a list, or a map that expects
-    /// a value next.
+    /// If the next node is a key of a map, returns where the key is to be stored. Returns `None` if the next node is an
+    /// item of a list, or the value of a key.
     fn missing_key(&mut self) -> Option<&mut Option<YamlKey>> {
         match &mut self.open.last_mut()?.content {
             NodeContent::Map { key, .. } if key.is_none() => Some(key),

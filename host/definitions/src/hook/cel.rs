@@ -22,7 +22,8 @@ pub struct CelDefinition {
     pub policy: Arc<CompiledPolicy>,
     /// The actions on a violation, and the parameters with which the expressions are evaluated.
     pub binding: Binding,
-    /// The texts of the expressions and their locations in the document. The list is empty unless the stage is native.
+    /// The texts of the expressions and their locations in the document. Only an expression in a native stage is listed
+    /// here, so the list is empty in other policy systems.
     pub(crate) written: Arc<[WrittenExpression]>,
 }
 

@@ -43,7 +43,8 @@ impl HookKind for GroupDefinition {
         self.members.iter_mut().map(|member| &mut member.plugin).collect()
     }
 
-    // Locations of plugins are not compared. They change whenever lines above the plugin are added or removed.
+    // The locations of the plugins are ignored here, because they change whenever a line above a plugin is added or
+    // removed.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let Some(now) = now.get::<Self>() else {
             return true;
@@ -55,7 +56,8 @@ impl HookKind for GroupDefinition {
         self.expression != now.expression || self.members.iter().any(is_weaker)
     }
 
-    // Only Kubewarden's groups are imported, and they are kept as they are.
+    // A group in an imported document is always one of Kubewarden, and an import keeps such groups unchanged. Therefore
+    // a group is never written as a native stage.
     fn to_native(&self) -> Option<(&'static str, Json)> {
         None
     }

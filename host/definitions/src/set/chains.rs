@@ -73,8 +73,8 @@ pub(crate) fn define<'a>(
     mistakes.into_result(definitions)
 }
 
-/// Collects definitions one by one, with the names that they take. Two definitions with the same name are a conflict,
-/// unless both allow it.
+/// Collects definitions one by one, and remembers their names. A definition conflicts with an earlier definition of the
+/// same name, unless both allow others to use the name.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,

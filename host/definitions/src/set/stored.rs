@@ -10,7 +10,8 @@ use crate::{
     forms::ReadDefinition,
 };
 
-/// A definition as it is stored. It differs from the live one after a rollback, or if it is invalid.
+/// A definition as it is in the store. The live definition is a different one after a rollback, or if the stored
+/// definition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Definition")]

@@ -265,7 +265,8 @@ impl Classifier<'_> {
 }
 
 impl Usable {
-    /// Returns the definitions with an [empty cache](DefinitionSet::uncached).
+    /// Returns the same definitions with an [empty cache](DefinitionSet::uncached), so that their texts are parsed
+    /// again.
     #[must_use]
     pub fn uncached(self) -> Self {
         Self {

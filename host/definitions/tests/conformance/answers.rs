@@ -89,7 +89,8 @@ impl RecordedAnswer {
             .collect();
         theirs.sort_by_key(|(key, _)| *key);
         ours.sort_by_key(|(key, _)| *key);
-        // The recorded responses to refused requests have no audit annotations, so there is nothing to compare.
+        // kube-apiserver's response to a refused request contains no audit annotations, so they are compared only if
+        // the request was allowed.
         let are_recorded = self.status < 400;
         (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
     }

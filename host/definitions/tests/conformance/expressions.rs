@@ -14,8 +14,8 @@ use crate::{assert_differences, chains, cluster::ConformanceCluster, differences
 #[derive(Deserialize)]
 struct ExpressionCase {
     expression: String,
-    /// The recorded result of kube-apiserver. For an expression that was only compiled, it is `accepted` or `refused`;
-    /// for others, the value, or null after an error.
+    /// The recorded result of kube-apiserver. If the expression was only compiled, it is `accepted` or `refused`. If it
+    /// was evaluated, it is its value, or null after an error.
     kube: Option<String>,
     why: Option<String>,
 }

@@ -113,7 +113,8 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 impl ConformanceRequest {
-    /// Returns the API server's admission requests for this request: one for each object of a collection.
+    /// Returns the admission requests that the API server creates for this request. If the request deletes a
+    /// collection, there is one admission request for each object in it.
     fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
         let target = PathTarget::parse(&self.path);
         let is_of_target = |object: &&Value| {

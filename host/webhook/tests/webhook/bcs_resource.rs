@@ -110,7 +110,8 @@ async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     }
 }
 
-/// A request without an object fails, because the object would be the body of the webhook's request.
+/// In the BCS protocol, the object is the body of the request to the webhook. Therefore a call for a request without an
+/// object fails.
 #[tokio::test]
 async fn a_request_without_object_is_a_failure() {
     let (server, webhook) = serve(Protocol::BcsResource, echo());

@@ -15,7 +15,8 @@ const KIND: &str = "admissionwebhook";
 /// The fields that keep their values when an object is updated, as in `updateAdmissionwebhook` of the BCS scheduler.
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` with keys in BCS's documented spelling. Unknown keys are kept for a later check.
+/// An `admissionwebhook` whose keys have BCS's documented spelling. Unknown keys are kept, so that they are reported
+/// when the definition is validated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 

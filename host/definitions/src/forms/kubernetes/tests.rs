@@ -59,8 +59,8 @@ fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, Str
         .map_err(|mistakes| mistakes.to_string())
 }
 
-/// Returns the mistakes in a validating `v1` configuration with this change. The name of the file and the path of the
-/// first webhook (`webhooks[0]`) are cut off.
+/// Returns the mistakes in a validating `v1` configuration with this change. To keep the expected messages short, the
+/// name of the file and the path `webhooks[0]` are removed from each message.
 fn mistakes_after(change: &str) -> String {
     match read("Validating", "v1", change) {
         Ok(_) => String::new(),

@@ -99,7 +99,8 @@ impl PodPlacement {
         }
     }
 
-    /// Returns the name of the stage that is added for this placement; `None` for the stage of the policy itself.
+    /// Returns the name of the stage that is added to a policy for Pod templates at this place. Returns `None` for the
+    /// policy's own stage, which is named after the policy.
     pub(super) fn stage_name(self) -> Option<&'static str> {
         match self {
             Self::Object => None,

@@ -66,7 +66,8 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports why OpenKruise rejects this canary, as far as it does not depend on other SidecarSets.
+    /// Reports the mistakes in this canary for which OpenKruise rejects it. Mistakes that depend on other SidecarSets
+    /// are not reported here.
     pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
