@@ -179,7 +179,8 @@ impl ModuleReference {
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference for definitions. A stock plugin is named without its path, which differs between machines.
+    /// Returns the reference in the form that definitions contain. A stock plugin becomes `stock:` and its name,
+    /// because its path differs between machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),

@@ -174,7 +174,8 @@ impl Object {
     /// Returns the object's head, which has the top-level fields that selectors use.
     pub fn head(&self) -> &ObjectHead {
         self.0.head.get_or_init(|| {
-            // If there is a tree, the head is read from it instead of the text, because that is faster.
+            // The head is read from the text, unless the object has been parsed into a tree already. Reading it from
+            // the tree is faster.
             let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
             text.and_then(|text| ObjectHead::read(text).ok())
                 .unwrap_or_else(|| ObjectHead::from_value(self.value()))

@@ -199,7 +199,7 @@ impl Patch {
         self.0.iter().flat_map(|part| &part.operations)
     }
 
-    /// Returns the maximum size of the patched object, in bytes, for an object that has this size before.
+    /// Returns the maximum size of an object after it has been patched, in bytes. `size` is its size before the patch.
     pub fn result_limit(size: usize) -> usize {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
@@ -211,7 +211,8 @@ impl Patch {
     /// Estimates, without the object, how many bytes are read and written to apply the patch to an object of this size.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&PatchOperation| matches!(operation.action, OperationAction::Copy(_));
-        // Each `copy` operation can double the object's size.
+        // A `copy` operation may copy the whole object to a place inside it, which doubles the object's size. So the
+        // estimated size doubles with each `copy` operation.
         let copied = match self.operations().filter(is_copy).count() {
             0 => 0,
             copies => object
@@ -376,8 +377,8 @@ mod tests {
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // Without the object, it is unknown whether `/metadata` is an array, so `0` is taken for an index. This
-            // only means that the objects are compared needlessly.
+            // If `/metadata` is an array, an operation at `/metadata/0` may move its elements. The function does not
+            // see the object, so it assumes an array. If this is wrong, the objects are only compared needlessly.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

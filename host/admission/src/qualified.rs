@@ -21,7 +21,8 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_part_of_subdomain(text)
 }
 
-/// Returns whether this is a DNS-1123 subdomain: at most 253 characters. It consists of labels of any length and dots.
+/// Returns whether this is a DNS-1123 subdomain, such as `www.example.com`: at most 253 characters, in labels that are
+/// separated by dots. A label may be longer than 63 characters.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part_of_subdomain)
 }

@@ -61,8 +61,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Creates a front end of which only the dialect is known. Its cluster and the address on which it listens are
-    /// unknown.
+    /// Creates a front end with this dialect. Its cluster and the address on which it listens are unknown.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),

@@ -7,8 +7,8 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // A name may be in a group, as `pods/images` and `pods/limits` are in `pods`. If text and name are in the same
-    // group, only the parts after the group are compared.
+    // Names such as `pods/images` and `pods/limits` are in the same group, `pods`. If the text is in that group, too,
+    // only the parts after the slash are compared.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let measured = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
@@ -18,10 +18,11 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // If text and name are in the same group, one difference is always allowed. Otherwise, different names of a
-        // single letter would never be similar.
+        // If the text and the name are in the same group, one difference is always allowed. After the group, they may
+        // have a single letter each, as in `x/a` and `x/b`, and two fifths of 1 are rounded down to 0.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
-        // The edit distance is at least the difference of the two lengths, so it need not be computed here.
+        // The edit distance of two texts is at least the difference of their lengths. So if the lengths differ by too
+        // much, the distance need not be computed.
         if length.abs_diff(other) > allowed {
             return None;
         }
@@ -30,7 +31,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = measured.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // Names with a long common prefix are all similar. So only names within twice the smallest distance are kept.
+    // If many names begin with the same long prefix, all of them are similar to the text. So a name is kept only if its
+    // distance is at most twice the smallest distance.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()

@@ -228,7 +228,7 @@ pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // A warning that alone exceeds the limit for all warnings is not read to its end.
+        // All warnings together may have `TOTAL` characters. A single warning that is longer is not read to its end.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())

@@ -37,7 +37,8 @@ pub(crate) struct CheckedExpression {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The maximum nesting during the evaluation, including that of the policy's variables.
+    /// The maximum nesting of the expression when it is evaluated. The expressions of the policy's variables are
+    /// evaluated inside it, so their nesting is included.
     pub(crate) height: usize,
     pub(crate) set_values: Vec<SetValue>,
     pub(crate) lookups: Vec<ClusterKind>,
@@ -75,7 +76,8 @@ pub(crate) struct Checker<'s> {
     scope: &'s CheckScope,
     /// The variables of the macros that enclose the current expression, outermost first.
     locals: Vec<(String, Type)>,
-    /// The item types of list literals, by the ID of the list's node, for checking the arguments of `format`.
+    /// The types of the items of list literals, by the ID of the item's node. They are used to check the arguments of
+    /// `format`.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
@@ -248,7 +250,8 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // A key of a wrong type is not an error here. The expression fails when it is evaluated.
+            // Not every type can be a key: a list, for example, cannot. This is not checked here, because the
+            // expression then fails when it is evaluated.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;

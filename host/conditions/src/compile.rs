@@ -78,7 +78,7 @@ fn parse_and_read<T>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake>,
 ) -> Result<T, ConditionError> {
-    // The parser does not expand macros, so that the checker sees calls of `has`, `all` and others.
+    // The parser does not expand macros. So the checker sees `has`, `all` and other macros as calls.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)

@@ -27,7 +27,8 @@ mod params;
 
 /// kube-apiserver's cost limit for all validations of a policy, for all its audit annotations, and for each mutation.
 const POLICY_COST: u64 = 10_000_000;
-/// The estimated work of evaluating a policy for one parameter object, in bytes. The size of the object is added.
+/// The estimated work of evaluating a policy once, in bytes. The policy is evaluated for each parameter object, and the
+/// size of the parameter object is added to this number.
 const PARAMETER_WORK: usize = 1 << 10;
 /// The maximum length of the result of a message expression, in bytes. A longer result is ignored.
 const MAX_MESSAGE: usize = 5 << 10;
@@ -45,11 +46,11 @@ pub enum Action {
 
 keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
 
-/// The settings of a policy's use: its parameters, and the effects of its findings.
+/// The settings with which a policy is used: its parameters, and what happens when it finds an object invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system for which the policy was written, such as Kubernetes or Kyverno. It determines the wording of
-    /// messages, and has the names that appear in them.
+    /// The system for which the policy was written, such as Kubernetes or Kyverno. Messages are worded as in this
+    /// system. They may contain names, such as the name of the policy, which are also in this value.
     pub wording: MessageWording,
     /// The actions that are taken if the policy finds an object invalid. A native chain always denies the request.
     pub actions: Vec<Action>,
@@ -57,8 +58,8 @@ pub struct Binding {
     pub failure_policy: FailurePolicy,
     /// The parameter objects of the policy. The policy is evaluated once for each of them, as `params`.
     pub params: Option<PolicyParams>,
-    /// The exceptions of a Kyverno policy that do not exempt a request, but allow certain images and values.
-    /// Expressions read these as `exceptions`.
+    /// The exceptions that allow certain images and values, but do not exempt the request from the Kyverno policy. The
+    /// policy's expressions read the allowed images and values in the variable `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
     /// The structures of kinds whose schemas are known. They replace the built-in structures of the same kinds.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
@@ -79,7 +80,7 @@ pub enum MessageWording {
     },
     /// The policy was written for Gatekeeper, whose policies are applied by constraints.
     Gatekeeper {
-        /// The text before each message, which is the constraint's name in brackets.
+        /// The name of the constraint in brackets. Each message begins with it.
         prefix: String,
         /// The constraint that applies the policy. Expressions read it as `params`.
         constraint: Arc<Json>,
@@ -91,7 +92,8 @@ pub enum MessageWording {
     },
 }
 
-/// A Kyverno exception that does not exempt a request. The policy decides, but with lists of allowed images and values.
+/// A Kyverno exception that allows certain images and values, but does not exempt a request. The policy is still
+/// evaluated, and its expressions can read the allowed images and values.
 #[derive(Debug, PartialEq)]
 pub struct Allowance {
     /// The time at which the exception expires.
@@ -338,7 +340,8 @@ impl PolicyHook {
             return Ok(Ok(true));
         }
         let variables = self.variables(inputs);
-        // Only the match conditions of Kyverno policies use the policy's variables. Kubernetes' policies cannot.
+        // Match conditions of Kyverno policies may use the variables of the policy, so the machine gets their
+        // definitions. Match conditions of Kubernetes' policies cannot use them.
         let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
         match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),
@@ -432,8 +435,8 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Truncates the value of an audit annotation. A policy has a value for each parameter object, and they are all kept
-/// until they are joined.
+/// Truncates the value of an audit annotation. The policy gives one value for each parameter object. All these values
+/// are kept in memory until they are joined, so each must be short.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

@@ -23,8 +23,8 @@ pub(crate) use self::{
 
 /// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The deadline is checked each time that the cost has grown by this amount. An evaluation reaches it in less than a
-/// millisecond.
+/// The deadline is checked each time that the cost has grown by this amount. An evaluation takes less than a
+/// millisecond for such an amount.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
@@ -50,12 +50,12 @@ pub(crate) struct Machine<'a> {
 struct ExpressionMeter {
     cost: u64,
     limit: u64,
-    /// The error to return if the cost exceeds `limit`. It says whether this is the limit for one expression, or for
-    /// all expressions together.
+    /// The error to return when the cost exceeds `limit`. There are two such errors: one for the limit of a single
+    /// expression, and one for the limit of all expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
-    /// The work that has not been charged, because it does not amount to a cost of 1.
+    /// The work that is too little for a cost of 1. It is charged when more work has been added.
     work: u64,
 }
 

@@ -29,7 +29,8 @@ pub struct CompiledPolicy {
     pub mutations: Vec<PolicyExpression>,
 }
 
-/// An expression that must be true, and the denial for a request for which it is not.
+/// An expression that must be true for a request to be allowed, and the denial of the request if the expression is
+/// false.
 #[derive(Debug, PartialEq)]
 pub struct Validation {
     /// The expression that must be true.
@@ -106,7 +107,8 @@ impl PolicyExpression {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// Describes each value that the mutation would set and that does not fit the structure, if one is known.
+    /// Describes the values that the mutation sets although objects of their kind cannot have them. `structure` is the
+    /// structure of this kind; `None` if it is unknown.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()

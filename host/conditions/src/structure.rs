@@ -1,7 +1,8 @@
 //! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
 //!
 //! The structures of Kubernetes' own kinds are built into the program (`builtin.txt`). Other structures are read from
-//! the OpenAPI schemas in definitions. For a kind without a schema, just the structure of `metadata` is known.
+//! OpenAPI schemas, such as that of a CustomResourceDefinition. For a kind without a schema, only the structure of
+//! `metadata` is known.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -37,7 +38,8 @@ impl Structure {
         builtin::unknown()
     }
 
-    /// Returns whether objects have this field at a path such as `Object.spec`, in which a list stands for its items.
+    /// Returns whether objects have this field in the part at `path`, such as `Object.spec`. In a path, the name of a
+    /// list stands for the items of the list.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
@@ -66,7 +68,7 @@ enum StructureNode {
         /// The name of the map's type, such as `PodSpec`; empty if the type has no name.
         name: Box<str>,
         fields: BTreeMap<Box<str>, StructureField>,
-        /// The node of the values under keys that are not declared fields; `None` if such keys are not allowed.
+        /// The node for the values of all keys that are not in `fields`; `None` if no other keys are allowed.
         values: Option<usize>,
         /// Whether server-side apply can only replace the map as a whole.
         atomic: bool,
@@ -82,7 +84,8 @@ enum StructureNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StructureField {
     kind: usize,
-    /// The default value of a field that is a key of list items. If an item lacks the field, its key has this value.
+    /// The default value of a field that is a key of list items, such as `TCP` for the `protocol` of a container's
+    /// port. It is the key of an item that lacks the field.
     default: Option<Json>,
 }
 

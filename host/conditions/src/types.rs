@@ -17,7 +17,7 @@ pub(crate) enum Type {
     Kind,
     /// The type of an expression whose type is known only during the evaluation, such as a field of `object`.
     Dyn,
-    /// The type of a value whose type nothing determines, such as the value of `optional.none()`, or an item of `[]`.
+    /// A type that nothing determines, such as the type of the items of `[]`, or of the value in `optional.none()`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),

@@ -130,7 +130,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns the cost of finding a key in the map. If an expression has created the map, all its keys are compared.
+    /// Returns the cost of finding a key in the map. If the map is a part of an object, the cost is 0. If an expression
+    /// has created the map, the key is compared with all keys of the map, which costs more.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,

@@ -52,7 +52,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// The values for an evaluation without variables, as for constants during compilation.
+    /// The values for an expression that uses no variables, such as a constant that is evaluated during compilation.
     pub(crate) const NONE: Variables<'static> = Variables {
         object: None,
         old_object: None,

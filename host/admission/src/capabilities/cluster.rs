@@ -39,12 +39,14 @@ impl ClusterKind {
         &self.kind
     }
 
-    /// Returns the kind whose grant lets a plugin check the permissions of the request's user.
+    /// Returns the kind `SelfSubjectAccessReview`. A plugin to which this kind is granted may check the permissions of
+    /// the request's user.
     pub fn own_access() -> Self {
         Self::new(AUTHORIZATION, OWN_ACCESS)
     }
 
-    /// Returns the kind whose grant lets a plugin check the permissions of any user.
+    /// Returns the kind `SubjectAccessReview`. A plugin to which this kind is granted may check the permissions of any
+    /// user.
     pub fn any_access() -> Self {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
@@ -78,8 +80,8 @@ impl FromStr for ClusterKind {
     }
 }
 
-/// Reads resources of the control plane for plugins. Before each call, the sandbox checks that the stage grants the
-/// kind. It waits for the call until the request's deadline.
+/// Reads resources of the control plane for plugins. Before the sandbox calls a method of the reader, it checks that
+/// the stage grants the kind. The sandbox waits for the method until the request's deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.
@@ -138,7 +140,7 @@ pub struct ClusterQuery {
     /// The maximum number of objects on a page; `None` lists all.
     pub limit: Option<NonZeroU32>,
     /// The start of the page: the [`ClusterPage::rest`] of the previous page, or `None` for the first page. The plugin
-    /// passes this text, so the reader must not trust it.
+    /// may have changed this text, so the reader must not trust it.
     pub from: Option<String>,
 }
 
@@ -166,7 +168,8 @@ pub enum ClusterError {
     Refused(String),
 }
 
-/// Reads the control plane for one request. If the request is recorded, so are the objects that its hooks read.
+/// Reads the control plane for one request. If the request is recorded, the objects that its hooks read are recorded,
+/// too.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedCluster<'a> {
     reader: &'a dyn ClusterReader,

@@ -59,7 +59,7 @@ impl Grants {
         !self.http.is_empty() || !self.images.is_empty()
     }
 
-    /// Adds the grants of `more` to these grants, whose namespace does not change.
+    /// Adds the grants of `more` to these grants. The namespace of `more` is ignored.
     pub fn extend(&mut self, more: Self) {
         let Self {
             cluster,

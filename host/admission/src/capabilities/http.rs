@@ -81,7 +81,8 @@ pub struct HttpGrant {
     pub methods: BTreeSet<String>,
     /// The granted paths; an empty list grants all paths.
     pub paths: Vec<PathPrefix>,
-    /// The non-public networks in which the addresses of the origin's host name may be.
+    /// The networks to which the plugin may connect although they are not public, such as `10.0.0.0/8`. The addresses
+    /// of the origin's host name must be public, or in one of these networks.
     pub networks: Vec<IpNet>,
     /// The name of the credential that the host adds to the plugin's requests.
     pub credential: Option<String>,
@@ -101,8 +102,8 @@ impl From<HttpOrigin> for HttpGrant {
 
 impl HttpGrant {
     /// Returns the first of `grants` that allows the request. If none does, the error is a message that says which
-    /// grant is missing and how to add it. The message calls the plugin or policy that sends the request `sender`, and
-    /// the configured list of grants `list`.
+    /// grant is missing and how to add it. The message contains two texts of the caller: `sender`, such as `a policy`,
+    /// says who sends the request, and `list` names the configured list of grants.
     pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -176,7 +177,8 @@ impl FromStr for PathPrefix {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse("https://host").and_then(|host| host.join(text));
-        // The URL parser has normalized the paths of requests, so only a normalized prefix can match them.
+        // The URL parser normalizes the path of each request; for example, it removes `..`. A prefix that is not
+        // normalized can match no request, so it is refused.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
         if is_path && prefix.includes(text) {

@@ -123,7 +123,8 @@ impl FromStr for ImageGrant {
         if text == "*" {
             return Ok(Self::ALL);
         }
-        // A registry alone is not a valid reference, so it is also checked with the made-up repository `a`.
+        // The text may be only a registry, such as `ghcr.io`, which is not a valid reference to an image. So the text
+        // is also checked with a made-up repository, as in `ghcr.io/a`.
         let is_valid = |name: &str| {
             let parsed = format!("oci://{name}").parse();
             matches!(parsed, Ok(ModuleReference::Oci(image)) if image.name() == name)

@@ -91,7 +91,8 @@ pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F
     CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }
 
-/// Runs the call of a stage's hook. Returns its output, its log lines, and whether the stage's candidate decided.
+/// Runs the call of a stage's hook. Returns its output, its log lines, and whether the stage's candidate plugin was
+/// called instead of its plugin.
 pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
     let notes = Arc::new(Mutex::new(CallNotes {
         is_audit: mode == Mode::Audit,

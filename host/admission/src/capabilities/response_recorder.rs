@@ -49,7 +49,8 @@ impl RecordedResponses {
         }
     }
 
-    /// Reserves space in the recording for an entry of this size in bytes. If it does not fit, counts it as missed.
+    /// Reserves space in the recording for an entry of this size in bytes. If the recording is full, returns `false`,
+    /// and counts the entry in `missed`.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;

@@ -32,7 +32,7 @@ pub struct EvaluationSources<'a> {
 /// The evaluation of one request by the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// The request as the next stage gets it. Hooks and audits may still use it, so it is copied before a change.
+    /// The request as the next stage gets it. If a hook or an audit still uses it, a change is made to a copy.
     request: Arc<Request>,
     original: Option<Object>,
     began: Instant,
@@ -43,8 +43,8 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<RequestRefusal>,
-    /// Whether the message of the refusal names the policy that denied the request. If so, the denials of further
-    /// policies are added to the message.
+    /// Whether the request was denied by a policy whose message names the policy. If so, the denials of further such
+    /// policies are added to the message, so that the client sees all of them.
     is_joined: bool,
 }
 
@@ -57,8 +57,9 @@ pub(crate) struct StageInChain<'a> {
 
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
-    /// The object's revision after the stage's first call, or before the call if the stage's own change counts, too. If
-    /// the object has another revision later, the stage is called again.
+    /// The object's revision with which later revisions are compared: if the object has another one, the stage is
+    /// called again. This is the revision after the stage's first call. If a change by the stage itself is also a
+    /// reason to call it again, this is the revision before the call.
     revision: u64,
     /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,
@@ -323,7 +324,8 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request. A later denial is added to the refusal if the messages of both name their policies.
+    /// Refuses the request with this denial. If another denial has refused it already, and the messages of both denials
+    /// name their policies, this denial is added to the first one.
     fn deny(&mut self, entry: StageInChain<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(RequestRefusal {

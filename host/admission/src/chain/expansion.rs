@@ -36,7 +36,8 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The objects generated so far, for all stages. A key is the memory addresses of the generator and the request.
+/// The objects that generators have made so far. All stages share them. A key is a pair of memory addresses: that of
+/// the generator, and that of the request.
 #[derive(Default)]
 pub(crate) struct GeneratedObjects(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 

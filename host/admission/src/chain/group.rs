@@ -117,8 +117,8 @@ impl HookGroup {
 
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // The denial would lose all its details if they exceeded their limit. So the message of each member is
-        // shortened to an equal share of half the limit.
+        // A denial loses all its details if they are larger than the limit. To prevent this, the messages of all
+        // members together get half of the limit. Each member gets an equal share, and a longer message is shortened.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
@@ -172,7 +172,8 @@ impl Hook for HookGroup {
         };
         match allowed {
             Some(true) => {
-                // The failures of members on which the verdict does not depend appear in the audit annotations.
+                // Some members may have failed, but the verdict does not depend on them. Their failures become audit
+                // annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

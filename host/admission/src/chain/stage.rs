@@ -20,7 +20,8 @@ pub struct Stage {
 pub struct StageSpec {
     /// The stage's name in traces, metrics and refusals. It is unique in its chain.
     pub name: Arc<str>,
-    /// Generates an object from the request's object. The stage and its selectors see the generated object instead.
+    /// Generates another object from the request's object, such as the Pod of a Deployment. If this is set, the stage
+    /// and its selectors get the generated object, and not the object of the request.
     pub expansion: Option<Arc<dyn ObjectGenerator>>,
     /// The stage's rules. A request must match at least one of them; an empty list matches every request of the chain.
     pub rules: Vec<Rule>,
@@ -58,7 +59,8 @@ pub struct StageSpec {
     pub is_disabled: bool,
 }
 
-/// A stage that takes precedence over others, and the requests that it selects.
+/// A stage that takes precedence over another stage, and the requests that it selects. The other stage's hook is not
+/// called for these requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precedence {
     /// The name of the chain of the stage that takes precedence.

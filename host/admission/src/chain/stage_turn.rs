@@ -51,7 +51,8 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be determined whether the stage applies. In an evaluation, this is a failure of the stage.
+    /// Fails when it cannot be determined whether the stage applies, for example because the namespace's labels cannot
+    /// be read. During the evaluation of a request, the stage fails in this case.
     pub async fn skip_reason(
         &self,
         request: &Request,
@@ -89,8 +90,8 @@ impl StageTurn<'_> {
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // There is always a request here, so the fallback is never used. If there were no request, the call of `skip`
-        // above would have returned a reason or a failure.
+        // The call of `skip` above has returned neither a reason nor a failure. This means that there is a request, so
+        // the fallback is never used.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &seen,
@@ -146,8 +147,8 @@ impl StageTurn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // An exception exempts a request even if the rules and selectors above could not be evaluated. So the
-        // exceptions are checked before this failure is returned.
+        // The evaluation of the rules and selectors may have failed. An exception exempts the request even then, so the
+        // exceptions are checked before the failure is returned.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }

@@ -65,8 +65,8 @@ impl ObjectHead {
                 "apiVersion" => api_version.replace(part::<OptionalText>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<OptionalText>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<HeadMetadata>(value)?.0).is_none(),
-                // A key with escapes may mean one of the keys above. For example, `"k\u0069nd"` means `kind`. The
-                // slower parser handles such texts.
+                // A key with an escape may mean `apiVersion`, `kind` or `metadata`. For example, `"k\u0069nd"` means
+                // `kind`. The slower parser handles a text with such a key.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -139,13 +139,14 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length in bytes of the first value in a valid JSON text. Returns `None` if the value has nesting,
-/// numbers or escapes for which `serde_json` may be unable to build a tree.
+/// Returns the length in bytes of the value at the beginning of a valid JSON text. Returns `None` if `serde_json` may
+/// refuse this value because of its nesting, a number or an escape.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// A value that nests more deeply than this is not skipped. `serde_json` builds trees with up to 128 levels.
+    /// The maximum nesting of a value that is skipped. If a value nests more deeply, the slower parser handles the
+    /// text. `serde_json` builds trees with up to 128 levels.
     const DEPTH: usize = 100;
-    /// A number with more digits than this is not skipped, because it may be out of range. The largest double has 309
-    /// digits.
+    /// A number with more digits than this may be out of range, because the largest double has 309 digits. It is not
+    /// skipped: the slower parser handles the text.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
@@ -199,14 +200,14 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether a server written in Go would read `key` as one of these keys, as it reads `Kind` as `kind`. The
-/// caller handles correctly spelt keys before.
+/// Returns whether `key` is another spelling of one of these keys, such as `Kind` for `kind`. A server written in Go
+/// accepts it. The caller has checked already that `key` is not one of the keys themselves.
 fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
     keys.iter().any(|canonical| same_key(key, canonical))
 }
 
 struct TopLevel {
-    /// Whether values that do not belong to the head are skipped without checks.
+    /// Whether values other than `apiVersion`, `kind` and `metadata` are skipped, and not checked.
     skips: bool,
 }
 
@@ -251,8 +252,8 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Accepts any JSON from which a [`Value`] can be built. When `serde_json` skips a value instead of building a tree, it
-/// also accepts `1e999`, `"\ud800"` and a thousand nested brackets. Stages could not build a tree from these later.
+/// Accepts any JSON from which a [`Value`] can be built. `serde_json` accepts more in a value that it skips: `1e999`,
+/// `"\ud800"` and a thousand nested brackets. A stage that parses the object later would fail.
 struct ValidJson;
 
 /// A JSON value of any type, of which only a string is kept; `None` for other types.

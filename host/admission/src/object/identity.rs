@@ -46,8 +46,8 @@ impl IdentityFields {
     }
 
     /// Returns a sentence about the first identity field that differs between the two objects; `None` if all are equal.
-    /// A `patch` must be one that turns `before` into `after`. If it affects no identity field, the objects are not
-    /// compared.
+    /// The caller may pass the patch that turns `before` into `after`. If this patch affects no identity field, the
+    /// objects need not be compared.
     ///
     /// A stage may set a name that would be generated from `metadata.generateName`, as in kube-apiserver.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {

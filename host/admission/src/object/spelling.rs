@@ -1,7 +1,8 @@
 //! The canonical spelling of the object keys that chains use.
 //!
-//! Servers written in Go ignore the case of JSON keys, and use the last of two spellings of a key. Chains use only the
-//! documented spelling. Without this module, a server could read a client's `"Spec"` as `spec`, unseen by stages.
+//! Servers written in Go ignore the case of JSON keys. If a key occurs in two spellings, they use the last one. Stages
+//! see only the documented spelling. So if a client sent `"Spec"`, the server would read it as `spec`, but no stage
+//! would see it. This module prevents that.
 
 use std::{
     fmt,
@@ -80,8 +81,8 @@ impl EnforcedSpelling {
         KUBERNETES.clone()
     }
 
-    /// Returns the part of this spelling that applies inside the value at the pointer `place`. The result can be
-    /// applied to a document that consists of this value alone.
+    /// Returns the part of this spelling for the value at the pointer `place`. For `/metadata`, these are the keys
+    /// inside `metadata`. The result can be applied to a document that consists of this value alone.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut tree = &*self.0;
         for segment in place.segments() {
@@ -147,8 +148,8 @@ impl KeyTree {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // A move or copy may put a value at a path where other keys are enforced. The keys of the value have
-                // not been compared with these.
+                // A move or copy takes a value from another path. The keys of the value have been compared with the
+                // keys that are enforced there, but not with those that are enforced here.
                 OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
                 OperationAction::Remove | OperationAction::Test(_) => false,
             };

@@ -47,7 +47,8 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// The maximum nesting of opened values. With deeper nesting, recursive functions could overflow the stack.
+/// The maximum number of nested objects and arrays that are parsed into a tree. With more levels, recursive functions
+/// could overflow the stack.
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> TreeNode<'a> {
@@ -55,8 +56,8 @@ impl<'a> TreeNode<'a> {
         Self::Text(text.trim_ascii())
     }
 
-    /// Returns how many levels of objects and arrays are opened in this value. The result may be too large, but never
-    /// too small.
+    /// Returns how many nested levels of this value have been parsed into objects and arrays. The value may have fewer
+    /// levels than the result says, but not more.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -114,8 +115,8 @@ impl<'a> TreeNode<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path. The caller will put a value with `levels` nested levels inside it. Fails if the
-    /// document would then nest too deeply.
+    /// Returns the value at a path. The caller will put another value into it, which has `levels` nested levels. Fails
+    /// if the document is then nested too deeply.
     fn reach(
         &mut self,
         place: &Pointer,
@@ -208,7 +209,7 @@ impl<'a> TreeNode<'a> {
                 .ok_or(PatchProblem::Work)?;
             budget.charge(size.saturating_mul(PatchBudget::TREE))?;
         }
-        // If a value cannot be parsed, it counts as different from every value.
+        // A value that cannot be parsed is not equal to any other value.
         Ok(self.value().is_some_and(|value| Some(value) == other.value()))
     }
 
@@ -223,8 +224,8 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    /// Returns how many bytes the value needs at least when it is written as text, without counting escapes in names.
-    /// Returns `None` if these are more than `limit`.
+    /// Returns how many bytes the value has at least when it is written as text; `None` if it has more than `limit`.
+    /// The text may be longer, because escapes in the names of members are not counted.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;

@@ -14,8 +14,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of times that a merge patch is amended. The first time sets values, and the second time removes members
-/// that the first time has left.
+/// The number of times that a merge patch is amended. The first time adds the members to set. If the result then has
+/// superfluous members, the second time removes them.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn a_merge_patch_is_amended_to_include_further_changes() {
-        // (before, patch, after, amended patch)
+        // (object before, merge patch, object after, amended merge patch)
+        // The amended patch turns the first object into the second one; `None` if no merge patch can do it.
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
             (
@@ -277,8 +278,8 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // In this row, the null is already in the object. In the next two rows, the patch cannot exist, because it
-            // would have to set a member to null.
+            // In this row, the object has the null from the beginning, so the patch need not set it. In the next two
+            // rows, the patch would have to set a member to null, which no merge patch can do.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

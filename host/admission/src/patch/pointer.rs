@@ -61,7 +61,7 @@ impl Pointer {
                 _ => return None,
             };
         }
-        // The value is a slice of the document, so the difference between their addresses is the start of the value.
+        // The value is a slice of the document, so its position is the difference of the two memory addresses.
         let start = (value.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
         Some(start..start + value.len())
     }

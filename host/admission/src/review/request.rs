@@ -145,8 +145,8 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // The object has keys in a wrong spelling, and correcting them here would not help. kube-apiserver applies
-            // the patch in the response to its own copy of the object, where the keys stay wrong.
+            // The object has keys in a wrong spelling, so the request is refused. Correcting the keys here would not
+            // help: kube-apiserver applies the response's patch to its own copy of the object, where they stay wrong.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),

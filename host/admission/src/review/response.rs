@@ -122,8 +122,8 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     let mut annotations = BTreeMap::new();
     for note in &outcome.audit_annotations {
         let long = format!("{}.{}", note.stage, note.key);
-        // The key begins with the name of the stage. If this makes the key invalid, such as too long, the key is used
-        // without the name of the stage.
+        // The key of an audit annotation begins with the name of the stage. If this makes the key invalid, for example
+        // because it is too long, the key is sent without the name.
         let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
         match key {
             Some(key) => {
@@ -240,8 +240,8 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // A validating webhook cannot change the object, so the patch in its v1beta1 response is ignored. A v1
-            // response with such a patch was refused above.
+            // A validating webhook cannot change the object, so its patch is ignored. The response is one of v1beta1,
+            // because a v1 response with a patch from such a webhook has been refused already.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -273,8 +273,8 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // In a v1beta1 response, `apiVersion` and `kind` may be missing. If they are present, they must have these
-        // values, as in kube-apiserver.
+        // In a v1beta1 response, `apiVersion` and `kind` may be missing, as in kube-apiserver. If they are present,
+        // they must be those of a v1beta1 AdmissionReview.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }

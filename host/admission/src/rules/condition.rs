@@ -40,7 +40,7 @@ impl MatchConditions {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Returns whether the stage has no match conditions, so that they exclude no request.
+    /// Returns whether there are no match conditions. The stage then gets requests whatever they contain.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }
@@ -124,7 +124,8 @@ pub enum AccessAttributes {
         verb: String,
         /// The API group; empty for the core group.
         group: String,
-        /// The API version. It is always `*`, because CEL conditions do not name versions.
+        /// The API version. It is always `*`, because an expression such as
+        /// `authorizer.group('apps').resource('deployments')` does not name a version.
         version: String,
         /// The plural name of the resource in lower case, such as `pods`.
         resource: String,

@@ -17,7 +17,8 @@ pub struct PathReadings {
     /// The path as read by servers that decode the whole path before they split it. `None` if they read the same path
     /// as servers that split first.
     pub whole: Option<String>,
-    /// The path as read by servers that take encoded dot segments (`%2e.`) for names; `None` if there are none in it.
+    /// The path as read by servers that remove segments such as `..` before they decode the path. An encoded one, such
+    /// as `%2e.`, then stays in the path like a name. `None` if the path has no encoded dot segment.
     pub encoded_dots: Option<String>,
 }
 
@@ -66,7 +67,8 @@ const ROUNDS: usize = 3;
 /// in bytes.
 const READINGS_SIZE: usize = 32 << 10;
 
-/// Stands for a decoded slash inside a segment. An accepted path contains no such control character.
+/// Stands for a slash that was decoded inside a segment. A path with this control character is refused, so the
+/// character cannot have another meaning.
 const SLASH: &str = "\u{1}";
 
 /// Computes all paths that lenient servers may read from a path. A lenient server may apply any of the steps in this
@@ -204,7 +206,8 @@ pub fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// Returns the value of a path parameter that is taken from a result of [`lenient`], with its slashes decoded.
+/// Returns the value of a path parameter from a path that [`lenient`] has returned. In such a path, a control character
+/// stands for a decoded slash. It becomes a slash again.
 pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }

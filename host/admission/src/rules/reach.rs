@@ -1,4 +1,5 @@
-//! Finds rules that match no request: for their resources, no hook is called, or no requests arrive.
+//! Finds rules that match no request, because no hook is called for their resources, or because no requests for these
+//! resources arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,8 @@ impl ReachedResource {
     }
 }
 
-/// An entry in the `resources` or `kinds` of a rule that matches no request.
+/// An entry in a rule's `resources` or `kinds`, such as `pod` instead of `pods`. The entry is useless, because no
+/// request matches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreachedEntry {
     /// The field of the rule that has the entry: `resources` or `kinds`.
@@ -121,8 +123,9 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns the reasons why a chain with these rules does not get some requests that the rules match; `None` if it
-    /// gets all of them. `namespace` is the chain's namespace, if the chain is for a single namespace.
+    /// Compares the rules of a chain with the requests that arrive. Returns the reasons why the chain does not get some
+    /// of the requests that its rules match; `None` if it gets all of them. `namespace` is the namespace of the chain,
+    /// if the chain is for a single one.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -180,8 +183,8 @@ impl Reach {
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
             .collect();
-        // Objects of any kind may arrive for a resource without a kind. If there is such a resource, no kind in the
-        // rule is reported.
+        // A reached resource has no kind if objects of any kind may arrive for it. If there is such a resource, `kinds`
+        // is `None`, and no kind in the rule is reported.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
             let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
@@ -226,7 +229,8 @@ mod tests {
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
         let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
-        // (case, reach, the chain's namespace, rules, (whether the chain gets no request at all, number of reasons))
+        // (case, requests that arrive, namespace of the chain, rules of the chain, expected result)
+        // The expected result says whether the chain gets no request at all, and how many reasons there are.
         for (case, reach, namespace, rules, expected) in [
             ("pods", &webhooks, None, vec![pods()], None),
             ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),

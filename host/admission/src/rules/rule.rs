@@ -213,7 +213,7 @@ pub struct Outline<'a> {
     pub operation: Operation,
     /// The resource, if the request's path contains it.
     pub resource: Option<&'a GroupVersionResource>,
-    /// The kind of the object, if it is known without the body.
+    /// The kind of the object; `None` if only the body of the request says it.
     pub kind: Option<&'a str>,
 }
 

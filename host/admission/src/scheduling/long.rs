@@ -42,7 +42,8 @@ impl LongCallPredictor {
         self.expected_long_calls.load(Ordering::Relaxed) > 0
     }
 
-    /// Learns from the size of a hook's response, in bytes. The call counts as long if copying the response takes long.
+    /// Tells the predictor the size of a hook's response, in bytes. Copying a large response takes long, so the hook's
+    /// next calls are then expected to be long.
     pub fn learn_answer(&self, bytes: usize) {
         if bytes > SMALL {
             self.learn(true);
@@ -57,8 +58,8 @@ impl LongCallPredictor {
         } else {
             before.saturating_sub(1)
         };
-        // Most calls are short, and leave the number as it is. It is not written then, because each write slows down
-        // other threads that read it.
+        // Most calls are short, and do not change the number. It is not written in this case, because a write slows
+        // down all threads that read it.
         if after != before {
             self.expected_long_calls.store(after, Ordering::Relaxed);
         }
@@ -71,7 +72,8 @@ pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Whether the hook call that this thread is polling can move to another thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mobility {
-    /// The hook call is on a thread for long work already, or was not started by [`run_long`].
+    /// The hook call stays on its thread. It is on a thread for long work already, or it was not started by
+    /// [`run_long`].
     Fixed,
     Movable,
     Moving,
@@ -171,8 +173,8 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         if call.is_suspected && !call.is_long() {
             predictor.is_suspected.store(false, Ordering::Relaxed);
         }
-        // A call may turn out to be long only when it finishes, because its response is copied and its memory is freed
-        // at the end. So calls that finish on this thread are learned from, too.
+        // The end of a call may take long, because its response is copied and its memory is freed. So the predictor
+        // also learns from calls that finish on this thread.
         predictor.learn(call.is_long());
         if let Some(output) = output {
             return output;
@@ -236,8 +238,8 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // After a long call, `CALLS_AFTER_LONG_CALL` calls begin on a thread for long work, although they are short.
-        // The calls after them begin on this thread again.
+        // The call before these was long. So the next `CALLS_AFTER_LONG_CALL` calls begin on a thread for long work,
+        // although they are short. Later calls begin on the test's thread again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
@@ -252,8 +254,8 @@ mod tests {
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;
-                // Another call is run inside this call. It does not change whether this call can move to another
-                // thread.
+                // This call runs another call inside itself. The outer call can move to another thread afterwards if it
+                // could before.
                 let inner = run_long(Box::pin(async move { thread() }), &LongCallPredictor::default()).await;
                 move_if_long(bytes).await;
                 (thread() == inner, inner)
@@ -269,8 +271,8 @@ mod tests {
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
-        // The first call computes so long without yielding that it is suspicious. So the second call is measured, and
-        // found to be long. The next calls are then expected to be long.
+        // The first call computes for so long without yielding that it becomes suspicious. So the second call is
+        // measured from its beginning, and counts as long. The next calls begin on a thread for long work.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let begun = thread_time();

@@ -43,8 +43,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives the calling thread a lower priority than serving threads. Its priority may be that low already, as when a
-/// compiler's thread inherits it from a thread for long work; then nothing changes.
+/// Gives the calling thread a lower priority than serving threads. Does nothing if the thread has such a priority
+/// already. For example, a compiler's thread inherits it if a thread for long work has started the compiler.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {
@@ -79,7 +79,8 @@ pub(crate) fn threads_for_long_work() -> Handle {
         .map_or_else(Handle::current, |threads| threads.handle().clone())
 }
 
-/// Runs work on this many bytes as [`offload`] does, but without a deadline. Must be called within a tokio runtime.
+/// Runs work like [`offload`], but without a deadline. If `bytes` is large, the work takes long, so it runs on a thread
+/// for long work. Must be called within a tokio runtime.
 pub async fn offload_without_deadline<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -103,7 +104,8 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     on_thread_for_long_work(work).await
 }
 
-/// Starts work that takes long or blocks on a thread for long work. Must be called within a tokio runtime.
+/// Starts work on a thread for long work. The work may compute for long, or block. Must be called within a tokio
+/// runtime.
 pub fn on_thread_for_long_work<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -113,7 +115,8 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
     })
 }
 
-/// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this never returns.
+/// Continues the panic of a task that panicked. A task that did not panic was aborted because the process is ending, so
+/// this function then waits forever.
 pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -145,8 +148,8 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= SMALL {
         return Ok(work());
     }
-    // The work may have to wait for a permit until after the deadline. It is then not started, because nobody waits for
-    // its result.
+    // If too much other work is waiting, this work gets its turn only after the deadline. It is then not started,
+    // because its result is no longer needed.
     let beside = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(

@@ -129,7 +129,8 @@ mod tests {
         };
         wait_until(|| have_woken(100));
         drop(guard);
-        // The threads should sleep now. Other tests wake them, too, so the test waits until none of them runs.
+        // Without the guard, the threads sleep soon. Other tests may wake them at any time, so this test waits for a
+        // moment at which all of them sleep.
         wait_until(|| {
             let before = threads();
             sleep(TICK * 10);

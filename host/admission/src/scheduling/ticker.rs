@@ -1,4 +1,5 @@
-//! Threads that run a task every millisecond while someone needs it, and sleep the rest of the time.
+//! Tickers. A ticker has threads that run a task every millisecond while a guard exists, and sleep the rest of the
+//! time.
 
 use std::{
     io,
@@ -34,8 +35,8 @@ struct TickerState {
 pub struct TickerGuard(Arc<TickerState>);
 
 impl Ticker {
-    /// Starts one thread for each name, which runs the task with this name at every tick. When there has been no guard
-    /// for `idle_ticks` ticks, the threads sleep.
+    /// Starts one thread for each pair of a name and a task. The thread runs the task at every tick. The threads sleep
+    /// when no [`TickerGuard`] has existed for `idle_ticks` ticks.
     ///
     /// # Errors
     ///
@@ -85,9 +86,9 @@ impl TickerState {
             }
             if idle > idle_ticks {
                 self.asleep.fetch_add(1, Ordering::SeqCst);
-                // Another thread may create a guard at this moment. It increments `guards` and then reads `asleep`, and
-                // this thread changes `asleep` and then reads `guards`. So at least one of the two threads sees the
-                // change of the other.
+                // Another thread may create a guard at this moment. That thread first increments `guards`, and then
+                // reads `asleep`. This thread has first incremented `asleep`, and now reads `guards`. So either this
+                // thread sees the guard and stays awake, or the other thread sees that it must wake this one.
                 if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }
@@ -113,7 +114,7 @@ impl Drop for Ticker {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.wake();
         for thread in self.threads.drain(..) {
-            // If the thread panicked in a tick, the panic has been reported, and there is nothing to clean up.
+            // Joining fails only if the thread panicked. The panic has been reported already, so the error is ignored.
             let _ = thread.join();
         }
     }

@@ -105,7 +105,8 @@ impl RequestRefusal {
         }
     }
 
-    /// Returns the reason of the refusal for programs: a word in CamelCase, as in Kubernetes' `Status`; may be empty.
+    /// Returns the reason of the refusal as a CamelCase word for programs, such as `Forbidden`. It is the `reason` of
+    /// Kubernetes' `Status`, and may be empty.
     pub fn reason(&self) -> &str {
         match &self.cause {
             RefusalCause::Denied(denial) => &denial.reason,

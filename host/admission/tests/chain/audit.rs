@@ -129,7 +129,8 @@ async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // Other audits have no second row: the first round skipped the stage, or nothing changed afterwards.
+            // Only one audit has a second row. The others were skipped in the first round, or the object did not change
+            // after it.
             ("a", 2, "deny"),
         ]
     );

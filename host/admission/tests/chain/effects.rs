@@ -106,7 +106,7 @@ async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
                 _ => None,
             };
             assert_eq!(kind, expected, "{case}: {outcome:?}");
-            // `summary` asserts that the patch turns the original object into the object of the outcome.
+            // `summary` also checks the patch: applied to the original object, it must give the object of the outcome.
             summary(&outcome);
             let object = outcome.object.unwrap();
             assert_eq!(

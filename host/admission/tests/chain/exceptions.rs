@@ -153,7 +153,8 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
         ),
     ];
     for (field, change, texts, expected) in fields {
-        // All fields of this exception match the request. `change` then replaces the field that is tested.
+        // At first, all fields of this exception match the request. `change` then replaces one field, which is the one
+        // that the row tests.
         let mut exception = Exception::new("legacy", after(3600));
         exception.rules = vec![
             Rule::for_operations([Operation::Create]),

@@ -104,7 +104,8 @@ async fn only_members_on_which_the_formula_depends_are_called() {
         (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
         (not(a.clone()), vec![trap()], "a", "failed"),
         (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
-        // The formula `c` refers to a third member, but the group of this row has only one.
+        // The group in this row has one member, `a`. The formula `c` refers to a member that does not exist, so the
+        // group fails.
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");

@@ -74,7 +74,8 @@ fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structur
     structure.refused(path, name, &sample(kind)?)
 }
 
-/// Returns the path and the value that an operation of a JSON Patch sets. Parts that are not literals are null.
+/// Returns the path and the value that an operation of a JSON Patch sets. Parts of the value that are not literals are
+/// unknown before the evaluation, so they are null here.
 fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let literal = |name: &str| match &field(name)?.value {
@@ -132,7 +133,8 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // The sample of a double is 1, because a double without a fraction fits an integer field, too.
+        // A double without a fraction may be set in an integer field. So the sample of a double is 1, which fits fields
+        // of both types.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),

@@ -30,7 +30,7 @@ pub(crate) struct AccessCheck {
 enum CheckTarget {
     Unset,
     Group(String),
-    /// A path or a resource. The verb is added when the check is complete.
+    /// A path or a resource. Its verb is empty until the expression calls `check`, which has the verb as an argument.
     Attributes(AccessAttributes),
 }
 

@@ -120,8 +120,8 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// Parses a number. If that fails, the error is worded as in Go's package `strconv`, in which `function` is the
-/// corresponding function, such as `ParseInt`.
+/// Parses a number. The error is worded as in Go's package `strconv`. It contains `function`, the name of the Go
+/// function that does the same, such as `ParseInt`.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

@@ -150,7 +150,8 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // A string is accepted, because it may be `NaN` or an infinity during the evaluation.
+            // The type string is accepted, because the texts `NaN`, `Infinity` and `-Infinity` can be formatted as
+            // numbers.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
             Self::Hex { .. } => matches!(kind, Int | Uint | String | Bytes),
@@ -158,7 +159,8 @@ impl Clause {
     }
 }
 
-/// Checks a call of `format` during compilation, as kube-apiserver does. `items` has the item types of lists.
+/// Checks a call of `format` during compilation, as kube-apiserver does. `items` has the types of the items of list
+/// literals, by the ID of the item's node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],

@@ -17,7 +17,8 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     function: &'static str,
     check: fn(&str) -> Vec<String>,
-    /// The approximate length of the regular expression that defines the format. The cost of a check depends on it.
+    /// The approximate length of the regular expression that defines the format, such as that of a DNS label. If it is
+    /// long, checking a text against the format costs more.
     size: u64,
 }
 

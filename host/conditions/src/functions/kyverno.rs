@@ -31,7 +31,8 @@ use crate::{
 };
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The factor by which parsing a byte of JSON, YAML or a certificate costs more than reading it.
+/// Parsing JSON, YAML or a certificate takes much longer than reading it. So each byte of it costs as much as reading
+/// this many bytes.
 const TREE_COST: usize = 16;
 /// The maximum length of the texts that `json.marshal` and `gzip.decompress` return, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -117,8 +118,8 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // YAML aliases can repeat a part of a short text many times, so that the result is huge. The cost that was
-            // charged covers repeated parts of at most this size.
+            // In YAML, an alias repeats a part of the document. With many aliases, a short text has a huge result. So
+            // all repeated parts together may have at most this size, which is covered by the cost that was charged.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -193,7 +194,8 @@ pub(super) fn with_doubles(tree: Json) -> Json {
 fn register_times(library: &mut Library) {
     library.global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
     library.global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
-        // The start of the year 1, from which Go truncates times, in nanoseconds since 1970.
+        // Go truncates a time to a multiple of the given duration, counted from the start of the year 1. This constant
+        // is the start of the year 1, in nanoseconds since 1970.
         const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
         let nanos = time.unix_timestamp_nanos();
         let whole = match unit {

@@ -2,7 +2,8 @@
 
 use std::{fmt::Write, iter::repeat_n};
 
-/// The maximum number of decimals that Rust's formatter is asked for. If more are wanted, zeros are appended.
+/// The maximum number of decimals for which Rust's formatter is used. If an expression wants more decimals, zeros are
+/// appended.
 const EXACT: usize = 1100;
 
 /// Formats a number in decimal notation, with commas between thousands.
@@ -31,7 +32,8 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
 /// Formats a number in scientific notation, such as `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        // Go pads `NaN` and infinities with blanks to the number of decimals.
+        // `NaN` and infinities have no decimals. Go pads such a text with blanks: it takes the number of decimals for
+        // the width of the text.
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);

@@ -16,7 +16,7 @@ use crate::{
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
-/// Copying a list of at most this many items costs nothing in addition to the call of the function.
+/// If a function copies a list of at most this many items, the copy costs nothing extra.
 const SHORT_LIST: usize = 64;
 const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";

@@ -31,8 +31,8 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The digits without the decimal point form an integer. It is multiplied by a power of two (for a suffix such
-        // as `Ki`) and by a power of ten (for the decimal point, and for a suffix such as `k`).
+        // For example, `1.5Ki` is 15, times 2^10 (from the suffix `Ki`), times 10^-1 (from the decimal point). A suffix
+        // such as `k` also stands for a power of ten.
         let (twos, tens) = scale(suffix)?;
         let all_digits = format!("{whole}{part}");
         let digits = all_digits.trim_start_matches('0');

@@ -12,8 +12,8 @@ use crate::{
 
 /// The maximum length of a random text, in bytes.
 const LONGEST: usize = 4096;
-/// The operators `*`, `+` and `{n,}` have no maximum number of repetitions. A random text repeats a part at most this
-/// many times more than the operator's minimum.
+/// In a random text, a part with `*`, `+` or `{n,}` is repeated at most this many times more often than the operator
+/// requires. The operators themselves set no maximum.
 const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {

@@ -89,7 +89,8 @@ fn replace<'a>(
     times: usize,
 ) -> Result<CelText<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
-    // A group of the pattern may match the whole text, so each replacement may be as long as the text.
+    // In the replacement, `\1` stands for a group of the pattern, which may match the whole text. So the text's length
+    // is added to the estimated length of each replacement.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
     let mut replacement = String::with_capacity(by.len());
@@ -109,7 +110,7 @@ fn replace<'a>(
             },
         }
     }
-    // For no limit, the crate `regex` takes 0.
+    // In the crate `regex`, the count 0 means that there is no limit.
     let count = if times == usize::MAX { 0 } else { times };
     Ok(match times {
         0 => text.to_owned().into(),
@@ -159,7 +160,8 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<CelList<'a>, Fault> {
-    // At worst, the pattern matches once for each character of the text.
+    // The pattern matches at most once at each character, and once at the end of the text. For each of these matches,
+    // the cost of three list items is charged.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let found = pattern.regex.find_iter(text).take(times);
@@ -224,8 +226,8 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // If a repetition such as `*` ends just before `rest`, this is the pattern from the beginning of this repetition.
-    // Go refuses another repetition at this place, as in `a**`.
+    // Set if a repetition such as `*` has just been read: the pattern from this `*` on. Go refuses a second repetition
+    // directly after the first one, as in `a**`.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();

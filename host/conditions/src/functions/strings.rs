@@ -84,7 +84,8 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// Returns the byte offset of the character with this index. The index may be that of the end of the text.
+/// Returns the position of the character with this index, in bytes. The index may also be equal to the number of
+/// characters; the result is then the length of the text.
 fn byte_index(text: &str, index: i64) -> Result<usize, Fault> {
     let mut bytes = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
     let byte = usize::try_from(index).ok().and_then(|index| bytes.nth(index));
@@ -116,7 +117,8 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
     Ok(char_index(text, front.and_then(|front| front.rfind(part))))
 }
 
-/// Converts the maximum number of matches that an expression gives. A negative number means that there is no limit.
+/// Converts a maximum number of matches, which is an argument of functions such as `split` and `replace`. A negative
+/// number means that there is no limit.
 pub(super) fn limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
@@ -143,7 +145,8 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // With an empty separator, each part is a character, and the last part is the rest of the text.
+            // With an empty separator, each character is a part. If `times` limits the number of parts, the last part
+            // is the rest of the text.
             "" => {
                 let starts = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = starts.take(times.saturating_sub(1)).chain([text.len()]);

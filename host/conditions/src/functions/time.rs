@@ -126,8 +126,8 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // The unit of each digit is a tenth of the unit before it. For digits after the nanoseconds, the division
-        // results in 0, so they add nothing.
+        // Each digit after the decimal point has a tenth of the unit of the digit before it. After the digit for
+        // nanoseconds, the unit becomes 0, so further digits add nothing.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;

@@ -13,8 +13,8 @@ use crate::{
 
 /// A CEL type of a function's argument or result, with the Rust type of its values.
 ///
-/// Implementations of `write` need the bound `'a: 'a`. Without the bound, the compiler finds that the lifetime
-/// parameter of the implementation differs from that of the trait.
+/// Every implementation of `write` needs the bound `'a: 'a`, or it does not compile: the compiler then finds that the
+/// lifetime parameters of the implementation and of the trait differ.
 pub(super) trait CelType {
     type Rust<'a>;
     /// Whether an argument of this type is a regular expression, so that a literal is compiled in advance.

@@ -60,7 +60,8 @@ pub(super) fn register(library: &mut Library) {
 
 impl Url {
     fn parse(text: &str) -> Result<Self, String> {
-        // As in Kubernetes, the text must also be valid as a request's URL, in which `#` is part of the path or query.
+        // As in Kubernetes, the whole text must also be valid as the URL of a request. Such a URL has no fragment, so a
+        // `#` belongs to its path or query.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
@@ -72,8 +73,8 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses a URL as Go does. If `of_request` is true, this is Go's `ParseRequestURI`. Otherwise it is Go's `Parse`,
-    /// which takes `host` for a host in a text such as `//host/path`.
+    /// Parses a URL as Go's package `net/url` does: like its function `ParseRequestURI` if `of_request` is true, and
+    /// like `Parse` otherwise. Only `Parse` takes `host` for a host name in a text such as `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

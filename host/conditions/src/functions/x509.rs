@@ -271,8 +271,8 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
             set("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
         }
         ParsedExtension::ExtendedKeyUsage(_) => {
-            // Go keeps the order of the usages, but the parser of the crate does not. So the bytes of the extension are
-            // parsed here again.
+            // The order of the usages matters, because Go keeps it. The parser of the crate loses the order, so the
+            // bytes of the extension are parsed here again.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
             for usage in usages.unwrap_or_default().iter().filter_map(key_usage) {
                 push(fields, "ExtKeyUsage", usage.into());
@@ -395,8 +395,8 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most damaged texts cause an error, but damage in a signature or name goes unnoticed. The test
-                    // ignores both results, and fails only if there is a panic.
+                    // For most damaged texts, `decode` returns an error. If the damage is in a signature or a name, it
+                    // succeeds. The test accepts both, and fails only if there is a panic.
                     let _ = decode(&text);
                 }
             }

@@ -275,8 +275,8 @@ fn object_name(request: &Request) -> String {
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
-        // If only the texts differ, but not the JSON values, the verdict may still be `Replace`. The chain compares the
-        // values, and finds that nothing has changed.
+        // The text of the object has changed. Its JSON value may still be the same, for example if only white space
+        // differs. The chain compares the values later, and then finds no change.
         Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
             Verdict::Replace(object)
         }

@@ -59,7 +59,8 @@ impl PolicyHook {
                     findings.refusals.push(Objection::unreadable(why));
                     break;
                 }
-                // If a limit is exceeded, the stage fails, whichever system the policy was written for.
+                // If the result is too large, or the deadline has passed, the stage fails. Any other failure of a
+                // mutation becomes an objection of the policy.
                 Err(failure)
                     if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
                 {
@@ -127,8 +128,8 @@ impl MutationValue {
         let size = object.text().len();
         match self {
             Self::Patch { operations, count } => {
-                // Each operation may have to move all items of a list in the object, so the estimated work grows with
-                // the number of operations.
+                // An operation at the beginning of a list moves all items of the list. So the estimated work depends on
+                // the number of operations, and not only on the size of the object.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {

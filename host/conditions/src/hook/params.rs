@@ -32,8 +32,7 @@ pub enum ParamsSelector {
 pub enum ParamsMissing {
     /// The policy does not apply to the request.
     Allow,
-    /// A request without a parameter object is a failure of the policy. The failure policy decides whether the request
-    /// is refused.
+    /// The policy fails. Its failure policy then decides whether the request is refused.
     Deny,
 }
 
@@ -68,8 +67,8 @@ impl PolicyParams {
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // The kind may be namespaced, so that the lookup without a namespace has found the objects of all
-                // namespaces. These do not count, so they are dropped.
+                // If the kind is namespaced, a lookup without a namespace finds the objects of all namespaces. Only
+                // cluster-scoped objects are wanted here, so objects with a namespace are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

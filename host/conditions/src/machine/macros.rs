@@ -118,7 +118,7 @@ impl<'a> Machine<'a> {
                     }
                 }
                 (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
-                // The macro gets each key only once from its map or list, so there are no duplicates.
+                // A map has each key only once, and a list has each index only once. So this adds no duplicates.
                 (_, result) => entries.push((key, result)),
             }
         }
@@ -152,8 +152,8 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The list begins with the variables of the enclosing macros. After them come the variables that this macro has
-        // bound to the previous item, which are removed here.
+        // The variables that this macro has bound to the previous item are at the end of the list, after those of the
+        // enclosing macros. They are removed before the next item is bound.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

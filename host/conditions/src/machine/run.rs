@@ -21,8 +21,9 @@ pub(crate) struct ValueSources<'s> {
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. The evaluation stops when it needs a value that the request does not contain, or when
-    /// it becomes expensive. It then starts again: with the value, or on a thread for long work.
+    /// Evaluates an expression. If it needs a value that the request does not contain, such as the authorizer's reply,
+    /// the evaluation stops, the value is fetched, and the evaluation starts again. If the evaluation becomes
+    /// expensive, it also stops, and starts again on a thread for long work.
     pub(crate) async fn settle(
         &mut self,
         expression: &'a Expression,

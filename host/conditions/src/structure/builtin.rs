@@ -25,8 +25,8 @@ struct Builtin {
     nodes: Arc<[StructureNode]>,
     kinds: HashMap<GroupVersionKind, usize>,
     unknown: usize,
-    /// The indices of the list nodes in the types [`OF_PODS`]. The key is the name of the field that has the list, such
-    /// as `containers`.
+    /// The list nodes of the types [`OF_PODS`], as indices. The key is the name of the field that contains the list,
+    /// such as `containers`.
     lists: HashMap<Box<str>, usize>,
 }
 

@@ -231,8 +231,8 @@ impl CheckWalk {
         match (at.node, value) {
             (StructureNode::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // A value under a key that is not declared is skipped, unless the structure of the value is
-                    // unknown. The API server does the same.
+                    // A key that the structure does not declare is skipped together with its value, as in the API
+                    // server. It is not skipped if the structure of its value is unknown.
                     let is_open = at
                         .member(key)
                         .is_some_and(|at| matches!(at.node, StructureNode::Unknown));
@@ -293,8 +293,8 @@ impl CheckWalk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // A type without a name is a map, whose keys are not fields. In Go's messages, they are not
-                        // part of a field's name.
+                        // A type without a name is a map such as `labels`. Its keys are not fields, so Go's messages
+                        // about a value in the map name only the field that has the map.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),

@@ -68,7 +68,8 @@ fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>)
             continue;
         }
         only_old.push(None);
-        // If the list has an item several times, the item is replaced instead of merged.
+        // If two items of the old list have the same name, neither of them is merged: the item of the change replaces
+        // both.
         old.entry(name)
             .and_modify(|known| *known = None)
             .or_insert(Some(item));

@@ -238,7 +238,8 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
             Binding::default(),
             format!("namespace-unknown: {unknown}"),
         ),
-        // The request is denied although the failure policy is `Ignore`.
+        // The binding has the failure policy `Ignore`. The request is still denied, because the Namespace cannot be
+        // read.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
         (
             "Namespace",
@@ -310,7 +311,8 @@ async fn mutations_change_the_object_in_order() {
     }
 }
 
-/// Values share their parts, so a value with a low cost may be very long as JSON.
+/// A value may contain the same part many times, as in `[a, a, a]`. Such a value has a low cost, but may be very long
+/// when it is written as JSON.
 #[tokio::test]
 async fn the_size_of_mutated_objects_is_limited() {
     let tenfold = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(9);

@@ -68,7 +68,8 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Calls the stage for each of its rounds. Returns the index of each row in the trace, and the result for it.
+    /// Runs the stage for each of its rounds. Returns the index of each round's row in the trace, and the round's
+    /// result. If the hook was not called in one round, the next rounds have no result.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,

@@ -34,7 +34,8 @@ pub(crate) struct PatchBudget {
 impl PatchBudget {
     /// The units of work between two checks of the deadline. They take about a millisecond.
     const STRIDE: usize = 1 << 20;
-    /// The units of work that a patch operation costs besides the bytes that it reads and the elements that it moves.
+    /// The fixed cost of a patch operation, in units of work. The bytes that the operation reads, and the elements that
+    /// it moves, are charged in addition.
     pub(crate) const OPERATION: usize = 128;
     /// The units of work for building a tree from one byte of text. Reading the byte costs one unit.
     pub(super) const TREE: usize = 4;
@@ -55,7 +56,7 @@ impl PatchBudget {
             return Ok(());
         }
         self.unchecked = Self::STRIDE;
-        // The thread has used a millisecond, so other threads get a turn.
+        // The patch has been computing for about a millisecond, so this thread lets other threads run.
         std::thread::yield_now();
         match self.deadline {
             Some(deadline) if deadline.has_passed() => Err(PatchProblem::Deadline),
