@@ -253,7 +253,7 @@ impl<'de> Visitor<'de> for TopLevel {
 }
 
 /// Accepts any JSON from which a [`Value`] can be built. `serde_json` accepts more in a value that it skips: `1e999`,
-/// `"\ud800"` and a thousand nested brackets. A stage that parses the object later would fail.
+/// `"\ud800"` and a thousand nested brackets. A stage could not parse an object with such a value.
 struct ValidJson;
 
 /// A JSON value of any type, of which only a string is kept; `None` for other types.

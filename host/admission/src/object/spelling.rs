@@ -149,7 +149,7 @@ impl KeyTree {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
                 // A move or copy takes a value from another path. The keys of the value have been compared with the
-                // keys that are enforced there, but not with those that are enforced here.
+                // keys that are enforced at the old path, but not with those that are enforced at the new path.
                 OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
                 OperationAction::Remove | OperationAction::Test(_) => false,
             };

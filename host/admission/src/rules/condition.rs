@@ -40,7 +40,7 @@ impl MatchConditions {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Returns whether there are no match conditions. The stage then gets requests whatever they contain.
+    /// Returns whether there are no match conditions. If there are none, no request is excluded.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }

@@ -1,5 +1,5 @@
-//! Tickers. A ticker has threads that run a task every millisecond while a guard exists, and sleep the rest of the
-//! time.
+//! Tickers. A ticker has threads that run a task every millisecond while a [`TickerGuard`] exists. They sleep the rest
+//! of the time.
 
 use std::{
     io,
