@@ -216,8 +216,8 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), AccessDen
     let origin = text(&ORIGIN);
     let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
     let allowed = match site {
-        // The header `Origin` is not checked in this case: it may be `null`, because the console's pages ask browsers
-        // to send no referrer.
+        // The header `Origin` is not checked for `same-origin`. It may be `null`, because the console's pages ask
+        // browsers to send no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_other_site(head),

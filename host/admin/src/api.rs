@@ -20,7 +20,7 @@ pub use self::decisions::{
 pub struct ListenerStatus {
     /// The section of the configuration that describes the port: `listen` or `admin`.
     pub listener: String,
-    /// The address of the port.
+    /// The IP address and the port number on which the driver listens.
     pub address: SocketAddr,
     /// Whether connections are encrypted.
     #[serde(rename = "tls")]
@@ -83,8 +83,9 @@ pub struct CandidateList {
 pub struct DefinitionList {
     /// The definitions, in the order of the files that contain them.
     pub definitions: Vec<StoredDefinition>,
-    /// The number of the revision that a rollback restored; absent if no rollback is live. The live chains are then
-    /// those of that revision, whereas `definitions` has the stored definitions, which may be different.
+    /// The number of the revision to which a user rolled back; absent if no rollback is live. The live chains are those
+    /// of this revision, until the next change. The stored definitions, which are listed in `definitions`, may be
+    /// different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u64>,
 }

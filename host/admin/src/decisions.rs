@@ -163,8 +163,8 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // Only decisions older than the oldest one in memory are read from the database, because it also contains
-            // those in memory.
+            // The database also contains the decisions that are in memory. Only decisions older than the oldest one in
+            // memory are read from the database, so that none is read twice.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;
@@ -219,7 +219,8 @@ pub(crate) fn hide(role: AdminRole, record: &mut DecisionRecord) {
     }
 }
 
-/// Lets the live chains decide the newest requests with this uid again. Requests on disk lack their redacted values.
+/// Lets the live chains decide the newest requests with this uid again. A request that is read from disk lacks the
+/// values that were redacted before it was written.
 pub(crate) async fn replay(
     api: &Api,
     by: Option<&Caller>,

@@ -27,8 +27,8 @@ pub struct HealthPanel {
     pub lines: Vec<HealthLine>,
 }
 
-/// One thing on which the driver depends, such as a listener or a server, with its state and its problem. `subject` is
-/// also shown without the title of the panel, so it must be clear without it.
+/// One thing on which the driver depends, such as a listener or a server, with its state and its problem. `subject`
+/// must be clear by itself, because it is also shown without the title of the panel.
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,

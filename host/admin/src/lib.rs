@@ -97,7 +97,8 @@ pub struct AdminSources {
     pub decisions: Option<DecisionDatabase>,
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
-    /// The dialect for HTTP requests that users write in the console's playground, if there is one.
+    /// The dialect that reads the HTTP requests that users write in the console's playground. `None` if the playground
+    /// does not accept HTTP requests.
     pub dialect: Option<Arc<dyn Dialect>>,
 }
 
@@ -152,7 +153,7 @@ pub struct AdminService {
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
     requests: FairLimit,
-    /// Whether only probes are answered, as on connections above the maximum number.
+    /// Whether only probes are answered. This is so on a connection that exceeds the maximum number of connections.
     only_probes: bool,
 }
 

@@ -35,7 +35,8 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     }
 }
 
-/// Lets a task on the threads for replies make a streamed body.
+/// Returns a body with the same content. If the body is streamed, a new task makes its parts. The task runs on the
+/// threads for replies, not on the thread that sends the parts to the client.
 fn forwarded(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;

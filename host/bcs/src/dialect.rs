@@ -23,7 +23,8 @@ use crate::{
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks read but bcs-mesos-driver does not, as BCS documents them. The driver's keys are in [`types`].
+/// Keys that hooks read and that bcs-mesos-driver does not read, in the spelling that BCS documents. The keys that
+/// bcs-mesos-driver reads are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
@@ -110,11 +111,11 @@ impl Bcs {
         ))
     }
 
-    /// Refuses a request that would skip the hooks, although a lenient server could understand it as a request for
-    /// which hooks run. Such a server ignores case, for example.
+    /// Refuses a request if no hooks are called for it only because its path is spelled unusually. A server that
+    /// ignores case, for example, could still understand the path as that of a request for which hooks must be called.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
-        // The scheduler is safe: it never gets the client's request, only requests that this program has written
-        // itself.
+        // A scheduler cannot be deceived by an unusual path: it never gets the client's request, only requests that
+        // this program has written itself.
         if self.upstream_kind == UpstreamKind::Scheduler {
             return Ok(());
         }
@@ -145,8 +146,8 @@ impl Bcs {
         }
     }
 
-    /// Decides about a request whose body has no kind. No hooks are called for it. If the upstream is a
-    /// bcs-mesos-driver that could find a route for the path that needs a kind, the request is refused.
+    /// Decides about a request whose body has no kind. No hooks are called for such a request. It is refused if the
+    /// upstream is a bcs-mesos-driver that could read its path as that of a route for which a kind is required.
     fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -246,8 +247,8 @@ impl Dialect for Bcs {
             | EndReason::BodyUnreadable { .. }
             | EndReason::BodyEncoded { .. } => Code::ReadBody,
             EndReason::Overloaded { .. } => Code::Driver,
-            // For all other reasons, the request to the scheduler has failed. The status is 200 all the same, as in
-            // bcs-mesos-driver.
+            // All other reasons mean that the request to the scheduler has failed. bcs-mesos-driver replies with status
+            // 200 in that case, so this program does too.
             _ => {
                 let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
@@ -270,8 +271,9 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object; `None` if it has none. If another member, such as `metadata`, has a wrong type, this
-/// is an error, as in the scheduler: some other program could still read the kind.
+/// Returns the kind of the object; `None` if the object has no kind. Fails if the object has a kind, but one of the
+/// fields in `TypedHead` has a wrong type, such as a number as `metadata`. The scheduler refuses such an object too,
+/// but another program might still read the kind.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct TypedHead {

@@ -24,7 +24,8 @@ pub struct Discovery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Schedulers. Only the first, which is the master, serves requests, at its internal address.
+    /// The servers are schedulers. Only the first of them, which is the master, serves requests. Requests go to the
+    /// internal address of the master.
     Schedulers,
     /// Drivers, any of which can serve a request. Requests go to a driver's external address if it has one.
     Drivers,

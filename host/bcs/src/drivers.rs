@@ -41,7 +41,7 @@ use crate::{
 const CLUSTERS: &str = "/admittance/drivers";
 /// The characters that are not escaped in names of nodes.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
-/// The time within which the target must be written.
+/// The longest time to write the digest of the next table, called the target, into ZooKeeper.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The drivers of a cluster, as far as this driver knows them. Lives as long as this driver.

@@ -42,8 +42,8 @@ pub struct BcsConfig {
 
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// These servers, at least one. Schedulers are tried in this order, because only their master serves requests.
-    /// Drivers get requests in turns.
+    /// The servers are listed here. There must be at least one. Schedulers are tried in this order, because only their
+    /// master serves requests. Drivers get requests in turns.
     Listed(Vec<UpstreamServer>),
     /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
     Discovered(NodePath),

@@ -77,7 +77,8 @@ keywords!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hoo
 #[derive(Clone, Copy, Debug)]
 pub enum RouteAction {
     Scheduler(RouteCall),
-    /// The request reads or changes definitions of hooks. bcs-mesos-driver sends this call to the scheduler instead.
+    /// The request reads or changes definitions of hooks, and this program answers it. bcs-mesos-driver would make this
+    /// call to the scheduler instead.
     Definitions(RouteCall),
     /// The request is forwarded to a console on a host of the cluster.
     Console,

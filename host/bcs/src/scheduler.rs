@@ -158,7 +158,8 @@ impl SchedulerForwarder {
                 head.headers.append(&name, value.clone());
             }
         }
-        // Some servers require the header even if the body is empty (RFC 9110, section 8.6).
+        // Some servers require the header `Content-Length` in a POST or PUT, even if the body is empty (RFC 9110,
+        // section 8.6).
         let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
             head.headers.insert(CONTENT_LENGTH, length.into());

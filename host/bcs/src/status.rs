@@ -29,7 +29,7 @@ pub struct EnsembleStatus {
     pub servers: String,
     /// The state of the session: `connecting`, `connected` or `lost`.
     pub state: String,
-    /// The time at which the session entered that state.
+    /// The time at which `state` took its present value.
     pub since: Moment,
     /// The reason why the session is not connected; absent if the reason is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -76,8 +76,9 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded. For some routes, this depends on the body: without
-/// `body`, the result is then `None`, and the caller must collect the body and call this again.
+/// Decides how a request that passed the chains is forwarded. Some routes need the body for this decision. If `body` is
+/// `None` for such a route, the result is `None` too: the caller must then collect the body and call this function
+/// again.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
@@ -157,7 +158,8 @@ fn translated_workload(
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Returns the text with the documented spelling of `kind`, and its value.
+/// Checks that the object in a body has this kind. Returns the text of the body, with the key `kind` in the documented
+/// spelling, and the JSON value of this text.
 fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), TranslationFault> {
     let text = HEAD
         .spelled(utf8(body, TranslationFault::TypeMeta)?)
@@ -259,7 +261,8 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Translat
 }
 
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
-    // bcs-mesos-driver writes these messages as plain text; here, they are in an envelope.
+    // bcs-mesos-driver sends these two messages as plain text. This program sends them in an envelope of result, code,
+    // message and data.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",

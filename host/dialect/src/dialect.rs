@@ -147,7 +147,7 @@ impl Inspection {
 /// The admission request that a dialect has read from an HTTP request, and how its body is forwarded.
 #[derive(Clone, Debug)]
 pub enum BodyReading {
-    /// No chain applies, and the body is forwarded unchanged.
+    /// No chain applies to the request, so the body is forwarded unchanged.
     Nothing,
     /// The chains decide about the request, and may change its object.
     Admit {
@@ -157,8 +157,8 @@ pub enum BodyReading {
         /// seen the request, this body is forwarded instead of the client's.
         canonical: Option<Bytes>,
     },
-    /// The chains may allow or refuse the request, but cannot change its object. The object is not in the body of the
-    /// request, such as for a DELETE.
+    /// The chains may allow or refuse the request, but cannot change its object, because the object is not in the body
+    /// of the request. A DELETE is an example.
     Fixed {
         /// The admission request. Its UID is set by the caller.
         request: Box<Request>,

@@ -45,8 +45,8 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // This is a write with the header `Upgrade`. The API server may pass it on to a server, where it could open
-            // a connection.
+            // A write with the header `Upgrade` is refused. The API server may pass such a request on to another
+            // server, which could open a connection, although the chains have only seen a write.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
@@ -90,7 +90,7 @@ impl Dialect for KubernetesApi {
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let found = inspection.detail.get::<ResourceTarget>();
-        // `classify` stores a target in every inspection, so this does not fail.
+        // `classify` has stored the target of the request in this inspection, so the target is never missing.
         let target = found.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
@@ -189,8 +189,8 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // A hook may read a key such as `Kind`, which the API server ignores because of its case. Such an object is
-    // refused.
+    // An object with a key such as `Kind` is refused. The API server ignores that key, because only `kind` is spelled
+    // correctly, but a hook may read it.
     match admittance_admission::EnforcedSpelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
@@ -234,8 +234,8 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request for which `what` was not fetched, because no chain applied when its head was read. A chain that
-/// applies has been added since then.
+/// Rejects a request because `what`, such as the stored object, is missing. It is fetched only if a chain applies when
+/// the head of the request is read. Here, a chain that applies was added later, before the body was read.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

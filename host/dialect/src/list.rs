@@ -47,7 +47,8 @@ pub enum NextToken {
     Pointer(Pointer),
 }
 
-/// The request that fetches the whole object of an item, if items contain only a part of their object.
+/// The request that fetches the whole object of an item. It is needed if the items of a list contain only a part of
+/// their objects.
 #[derive(Clone, Debug)]
 pub struct ItemObjectRequest {
     /// The path and query of the request that fetches the object.
@@ -150,7 +151,8 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns `None` if the value is empty or dots, because servers remove such segments.
+/// Returns the value at this path in the item as text. Returns `None` if the text is empty, `.` or `..`, because
+/// servers remove such segments from a path.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {
@@ -162,7 +164,8 @@ fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
 }
 
 impl ListRoute {
-    /// Checks that the dialect reads the request that would create an item's object as a creation or an update.
+    /// Checks the request that would create the object of an item: the dialect must read the request as a creation or
+    /// an update.
     ///
     /// # Errors
     ///

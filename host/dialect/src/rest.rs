@@ -348,8 +348,8 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let replaced = pointer.and_then(|pointer| replace_at(body, pointer, object));
-        // The object was already found at the pointer when `read` read the body, so `replaced` is `None` only if there
-        // is no route.
+        // `read` has already found the object at this pointer, so replacing it does not fail. `replaced` is `None` only
+        // if the request has no route.
         Ok(replaced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 

@@ -70,7 +70,7 @@ pub enum Difference {
     Verdict,
     /// The message of a refusal.
     Message,
-    /// The object after the changes of the chains.
+    /// The object that results from the changes of the chains.
     Patch,
     /// The warnings for the client.
     Warnings,

@@ -31,7 +31,7 @@ pub struct DescribedRequest {
     /// The namespace, if the object does not name one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name, if no object is given.
+    /// The name of the object. It is used only if no object is given, because an object contains its own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The name of the user who sends the request.

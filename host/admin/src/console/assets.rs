@@ -68,8 +68,9 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // This program's assets are in `DIRECTORY`. A page of an older or newer program asks for another directory. It gets
-    // this asset, but must not cache it, because the asset may not fit that page.
+    // A page that was made by an older or newer version of this program asks for another directory than `DIRECTORY`.
+    // The page gets the asset of this version all the same. The browser must not cache the asset, because the asset may
+    // not fit the page.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

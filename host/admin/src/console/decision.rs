@@ -267,8 +267,8 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
         .stages
         .iter()
         .map(|stage| stage.start_microseconds + stage.microseconds);
-    // The timeline ends with the last stage, since a stage in mode Audit may still run when the decision is already
-    // made.
+    // The timeline lasts until the last stage has ended. This may be later than the decision, because a stage in mode
+    // Audit may still run when the decision is made.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
@@ -372,7 +372,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
     }
 }
 
-/// Returns the stages whose patches had no effect, because a later stage refused the request.
+/// Returns the stages that patched the object in vain, because the request was refused in the end.
 fn discarded(decision: &DecisionRecord) -> Vec<String> {
     decision
         .stages

@@ -7,8 +7,7 @@ const CONTEXT: usize = 3;
 
 /// The largest total size, in bytes, of two texts that are compared.
 const LONGEST: usize = 1 << 20;
-/// The maximum number of lines of one text, multiplied by the number of lines of the other. Longer texts are not
-/// compared.
+/// The largest product of the numbers of lines of two texts. If the product is larger, the texts are not compared.
 const PAIRS: usize = 16_000_000;
 
 /// The result is empty if the texts are equal, and `None` if they are too long to compare.
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_unified_diff_is_shown_file_by_file() {
-        // The line `--- b` removes a line that reads `-- b`. It must not be mistaken for the header of a file.
+        // The line `--- b` is not the header of a file: it says that the line `-- b` was removed.
         let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
         let html = unified(text).into_string();
         assert_eq!(html.matches("<table").count(), 2, "{html}");

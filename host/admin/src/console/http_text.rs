@@ -63,8 +63,8 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     {
         let line = text.get(..begin).unwrap_or_default().matches('\n').count() + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The message of the parser ends with a line number. It is cut off, because it counts from the beginning of the
-        // body instead of the beginning of the whole text.
+        // The parser's message ends with a line number, which counts from the beginning of the body. The user sees the
+        // line within the whole text instead, so the end of the message is cut off.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"

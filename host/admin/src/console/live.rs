@@ -279,7 +279,7 @@ fn would_be_denied(decision: &DecisionRecord) -> bool {
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
 }
 
-/// The size in bytes above which a message in the list is cut, and unfolds on request.
+/// The size in bytes above which a message in the list is shortened. The user can unfold the whole message.
 const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {

@@ -84,7 +84,7 @@ spec:
 #[serde(default)]
 struct PlaygroundFields {
     definitions: String,
-    /// The settings that replace those of stages, by stage, in YAML or JSON.
+    /// The settings to use instead of those in the definitions, in YAML or JSON. The keys are the names of stages.
     settings: String,
     object: String,
     old_object: String,
@@ -180,7 +180,8 @@ async fn show(
 }
 
 impl PlaygroundQuery {
-    /// Returns the initial content of the form. If the log lacks the request's objects, it is an example.
+    /// Returns the initial content of the form. If the log does not have a request of the chain with its objects, the
+    /// form contains an example request.
     async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
         let dialect = api.sources.dialect.as_deref();
         let example = dialect.and_then(|dialect| http_text::write(dialect, None));

@@ -117,7 +117,8 @@ pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie is kept, so that the next page can tell the user why the session ended.
+    // The cookie of the ended session is not removed. The next page finds out from this cookie why the session ended,
+    // and tells the user.
     unauthorized(why, next)
 }
 
@@ -131,7 +132,8 @@ fn unauthorized(why: SignInReason, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies with a page that opens the address again, because a link on another site lacks the session cookie.
+/// Replies with a page that opens the same address again. When a browser follows a link on another site, its request
+/// lacks the session cookie. When this page opens the address, the request has the cookie.
 pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()

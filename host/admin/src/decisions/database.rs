@@ -56,7 +56,8 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // If SQLite created the file, everybody could read it.
+        // The file is created here, because only its owner may read it. A file that SQLite creates could be read by
+        // everybody.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
@@ -144,8 +145,9 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite begin with `admittance_passages`. For each chain and stage, this table has the
-            // ids of the decisions in order, so that SQLite reads no other decisions.
+            // `CROSS JOIN` makes SQLite read the table `admittance_passages` first. This table lists the ids of the
+            // decisions in order, for each chain and stage. SQLite then reads only these decisions from
+            // `admittance_decisions`.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -302,8 +304,9 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the rows of the table `admittance_passages` for this decision: (chain, stage, id of the decision). An empty
-/// chain or stage stands for any, for filters that name only one of the two.
+/// Returns the rows of the table `admittance_passages` for this decision: (chain, stage, id of the decision). A filter
+/// may name a chain without a stage, or a stage without a chain. Such filters need the rows in which the stage or the
+/// chain is empty.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

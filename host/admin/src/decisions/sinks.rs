@@ -291,8 +291,8 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // Each decision holds a permit for its memory in the queue. These decisions are written or dropped, so their
-        // permits are released.
+        // All decisions in `waiting` have been written or dropped. Each of them still holds a permit for its memory in
+        // the queue. Clearing the list releases these permits.
         waiting.clear();
     }
 }

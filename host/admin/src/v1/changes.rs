@@ -215,8 +215,8 @@ mod tests {
         };
         tokio::select! {
             _ = complete(work) => unreachable!("it is not allowed to continue"),
-            // When this branch is taken, `select!` drops the other future. This is what happens when a client
-            // disconnects.
+            // `select!` takes this branch when the work has begun, and then drops the future of `complete`. The same
+            // happens when a client disconnects.
             () = begun.notified() => {}
         }
         go_on.notify_one();

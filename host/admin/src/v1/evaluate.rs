@@ -79,7 +79,8 @@ pub(crate) async fn evaluated(
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
-/// Evaluates `described` instead of the request that `request` describes.
+/// Evaluates the request `described` with the chains and settings that `request` selects. The request that `request`
+/// itself describes is not used.
 pub(crate) async fn evaluated_as(
     api: &Api,
     caller: Option<Caller>,

@@ -82,8 +82,8 @@ impl DefinitionRefusal {
     }
 }
 
-/// Returns the refusal for these mistakes. Each comes with a flag that is true if the mistake is in the definition that
-/// the client has sent.
+/// Returns the refusal of a change that has these mistakes. The flag of a mistake is true if the mistake is in the
+/// definition that the client has sent, and false if it is in another definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes

@@ -18,7 +18,8 @@ impl DefinitionRequest {
     /// Parses a request about definitions of hooks. Returns `None` for requests about anything else.
     pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Most other requests are recognized by their paths alone, so that no route must be looked up for them.
+        // A request for definitions has the word `admissionwebhook` in its path, but some of the letters may be
+        // percent-encoded. If the path has neither this word nor a `%`, no route needs to be looked up.
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }

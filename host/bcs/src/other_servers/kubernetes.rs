@@ -79,7 +79,8 @@ pub(super) async fn custom_resources(
         && let Some(namespace) = namespace_of(&body)
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
-        // If the namespace does not exist, the kube-apiserver reports that.
+        // The custom resource is sent all the same. If its namespace does not exist, the kube-apiserver replies with an
+        // error that says so.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {

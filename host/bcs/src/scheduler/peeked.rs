@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peeked_body_is_still_sent_completely() {
-        // (chunks of the body, trailer, expected text that is peeked)
+        // (chunks of the body, trailer, expected beginning of the body that is read in advance)
         for (chunks, trailer, start) in [
             (&[][..], None, ""),
             (&[""][..], Some("1"), ""),

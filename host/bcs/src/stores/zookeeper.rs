@@ -119,7 +119,8 @@ impl ZooKeeperStore {
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // The sender is kept until all receivers are dropped, because a receiver may begin to wait only later.
+            // A receiver may begin to wait only after a node has changed. The sender must still exist then, so it is
+            // kept until all receivers are dropped.
             over.closed().await;
         });
         LastNodeRead::Watched {

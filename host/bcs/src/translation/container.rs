@@ -28,14 +28,15 @@ const READ: [&str; 17] = [
     "secrets",
 ];
 
-/// `pod` is the `spec` of the template.
+/// Translates a container. `pod` is the `spec` of the template that contains the container.
 pub(super) fn container(
     container: CheckedView<'_>,
     pod: CheckedView<'_>,
 ) -> Result<Map<String, Value>, TranslationFault> {
     let resources = container.at("resources");
     let limits = ContainerQuantities::read(resources.at("limits"))?;
-    // If only the limits contain a number of processors, all limits are used as the requests.
+    // If a container has a limit for processors but requests none, all its limits are also used as its requests: those
+    // for processors, memory and disk.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {

@@ -65,7 +65,8 @@ fn hexadecimal(text: &str) -> Option<f64> {
     }
     let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
-    // With an exponent of more than 10,000 or less than -10,000, the number is infinite or 0 in any case.
+    // The number is infinite if the exponent is above 10,000, and 0 if it is below -10,000. Exponents beyond these
+    // limits need not be told apart.
     let most = 10_000;
     let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
         (Ok(exponent), _) => exponent.clamp(-most, most),

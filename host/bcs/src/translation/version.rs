@@ -9,7 +9,8 @@ use super::{
 };
 use crate::routes::RequiredKind;
 
-/// A part of the keys of labels and annotations that contain lists of addresses, from which spaces are removed.
+/// A label or annotation whose key contains this text has a list of addresses as its value. Spaces are removed from the
+/// list.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace that an application gets if it has none.
@@ -84,8 +85,8 @@ pub(super) fn version(
             kind => kind.as_str(),
         },
     }));
-    // Only for daemonsets, other fields are copied one by one. Requests for the other kinds contain the whole object as
-    // `raw_json`.
+    // The other fields of a daemonset are copied one by one. This is not needed for the other kinds, because the
+    // scheduler gets their whole object as `raw_json`.
     if kind == RequiredKind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);

@@ -59,9 +59,9 @@ impl<'a> CheckedView<'a> {
     }
 }
 
-/// Copies the members of `from` that bcs-mesos-driver would drop to `into`. A member is not copied if it is in `read`,
-/// because it is already translated, or if the scheduler has a field of this name. The scheduler would otherwise refuse
-/// such a member, or use a value that nobody has checked.
+/// Copies into `into` the members of `from` that bcs-mesos-driver would drop. Members named in `read` are not copied,
+/// because they are already translated. Members that have the name of a field of the scheduler are not copied either:
+/// the scheduler could refuse their values, or use values that nobody has checked.
 pub(super) fn keep_others(
     from: CheckedView<'_>,
     read: &[&str],

@@ -97,7 +97,8 @@ fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, Translation
 /// `BcsDaemonsetDef` itself.
 fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let mut into = object_metadata(RequiredKind::Daemonset, object.at("metadata"));
-    // The key `version` is for the translated `Version`. A field of this name in the client's metadata is left out.
+    // The key `version` of a `BcsDaemonsetDef` contains the translated `Version`. If the client's metadata has a field
+    // of this name, the field is left out.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert(
         "version".to_owned(),

@@ -19,7 +19,8 @@ pub struct ChildList<T> {
     pub children: Vec<T>,
     /// Whether the children have been read at least once. Until then, they are unknown.
     pub is_read: bool,
-    /// The reason why the list may be out of date. It then contains the last known children.
+    /// The reason why the list may be out of date. If there is a reason, the list contains the children that were last
+    /// known.
     pub stale_reason: Option<String>,
 }
 

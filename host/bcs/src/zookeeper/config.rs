@@ -25,7 +25,7 @@ impl EnsembleConfig {
 
 /// A user and a password for authentication in ZooKeeper, by the scheme `digest`.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-// Its `Debug` must not print the password.
+// The `Debug` of this type must not print the password.
 #[debug("Digest {{ user: {user:?}, .. }}")]
 pub struct ZooKeeperDigest {
     user: String,

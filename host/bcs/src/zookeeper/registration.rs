@@ -104,8 +104,8 @@ impl HeldRegistration {
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // The task that keeps the node sends its states. When the task has removed the node, it ends, and this loop
-        // with it.
+        // The task that keeps the node sends the states. When the task has removed the node, it ends. `changed` then
+        // returns an error, which ends this loop.
         while states.changed().await.is_ok() {}
     }
 }

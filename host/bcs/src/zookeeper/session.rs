@@ -167,7 +167,7 @@ impl ZooKeeper {
         HeldRegistration::keep(self.clone(), registration, false)
     }
 
-    /// Calls `follow` for each session. Never returns.
+    /// Calls `follow` with the client of every new session, and again if `follow` has failed. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),

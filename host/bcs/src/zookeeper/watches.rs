@@ -1,4 +1,4 @@
-//! Watches of nodes that may be dropped at any time.
+//! Watches of nodes. A program may drop a watch at any time.
 
 use std::{
     future::Future,
@@ -11,16 +11,17 @@ use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEv
 
 type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 
-/// A watch of a node. It is a future that completes when the node has changed. If the session ends first, it completes
-/// with an error.
+/// A watch of a node. It is a future that completes when the node has changed. If the session ends before that, the
+/// future completes with an error.
 ///
-/// A watch may be dropped before it has fired. The library's watch then continues in a task until it fires: if the
-/// library removed it, a server of version 3.4 would close the connection. A program that reads a node repeatedly
-/// should therefore use its watch again, because every dropped watch leaves such a task behind.
+/// A watch may be dropped before it has fired. The client library still has its own watch then, and cannot remove it,
+/// because a server of version 3.4 would close the connection. A task therefore keeps the library's watch until it
+/// fires. A program that reads a node repeatedly should use the same watch again, because every dropped watch leaves
+/// such a task behind.
 #[derive(derive_more::Debug)]
 #[debug("NodeWatch {{ has_fired: {:?}, .. }}", event.is_none())]
 pub struct NodeWatch {
-    /// Completes when the watch of the client library fires. `None` after that.
+    /// A future that completes when the watch of the client library fires. It is `None` once the watch has fired.
     event: Option<Event>,
     runtime: Handle,
 }

@@ -20,7 +20,8 @@ pub(crate) trait StoreFixture: Sized {
     /// Whether the store has a schema, because of which it refuses documents that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, and gets a server of its own.
+    /// Creates a fixture. A test that calls [`lose`](Self::lose) sets `is_to_be_lost`. The fixture then has a server of
+    /// its own, so that other tests do not lose theirs.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Opens a new store of this fixture's definitions.
@@ -411,7 +412,8 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
 pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    // Schedulers of BCS wrote `old` until October 2019; later ones write `new`.
+    // BCS's scheduler wrote definitions like `old` until October 2019. Since then, it has written definitions like
+    // `new`.
     let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
         {"Name":"old","FailurePolicy":"Ignore","ClientConfig":{"Url":"https://hooks.example.com/","CaBundle":"",
          "Namespace":"","Name":"","Path":"","Port":0},"NamespaceSelector":null}],

@@ -43,7 +43,7 @@ pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// `subject` selects one of 14 operations and kinds.
+/// Returns a definition of hooks. `subject` selects one of 14 pairs of an operation and a kind.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({

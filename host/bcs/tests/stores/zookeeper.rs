@@ -257,7 +257,8 @@ async fn a_store_works_again_after_its_session_expired() {
 
 #[tokio::test]
 async fn a_store_reports_nodes_that_belong_to_another_user() {
-    // In the second case, user and password are empty, as in a BCS that was built without them.
+    // A BCS that was built without a user and a password uses an empty user and an empty password, as in the second
+    // case.
     for (user, password) in [("bcs", "secret"), ("", "")] {
         nodes_of(user, password).await;
     }

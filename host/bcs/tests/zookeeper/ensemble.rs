@@ -85,7 +85,8 @@ pub(crate) struct TestZooKeeper {
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// Whether the server is in a static, which is never dropped. The keeper then removes the directory instead.
+    /// Whether the server is kept in a static, which is never dropped. The keeper process then removes the directory of
+    /// the server.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<RunningEnsemble>,
@@ -220,7 +221,7 @@ impl TestZooKeeper {
 
 impl Drop for RunningEnsemble {
     fn drop(&mut self) {
-        // The end of its input makes the keeper kill the server, and then exit.
+        // The keeper process reads its standard input. When the input is closed, the keeper kills the server and exits.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
@@ -291,7 +292,8 @@ pub(crate) fn shared() -> &'static str {
     SHARED
         .get_or_init(|| {
             let mut server = TestZooKeeper::prepared(free_addresses::<1>()[0], "");
-            // A static is never dropped, so the keeper removes the directory.
+            // The server is kept in a static, which is never dropped. The keeper process therefore removes the
+            // directory of the server.
             let _stays = server.directory.take().unwrap().keep();
             server.is_static = true;
             server.start_again();

@@ -8,8 +8,9 @@ use std::{
 /// Ends a session as if ZooKeeper had not heard from its client for too long. `address` may belong to any server of the
 /// ensemble.
 ///
-/// This connects with the same session and closes it. ZooKeeper derives the password of a session from its number
-/// (`generatePasswd` in its `ZooKeeperServer`).
+/// The function connects to the server with the id of this session, and closes the session. ZooKeeper requires the
+/// password of the session, and derives it from the number of the session (`generatePasswd` in ZooKeeper's
+/// `ZooKeeperServer`).
 pub(crate) fn expire(address: &str, session: i64) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut connect = Vec::new();

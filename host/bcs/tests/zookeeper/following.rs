@@ -37,7 +37,8 @@ async fn members_are_in_the_order_of_their_sequence_numbers() {
             "first",
         ),
         ("m-0000000009", "second"),
-        // These nodes are not members. The name of a member has some text, and then a sequence number of 10 digits.
+        // The next two nodes are not members. The name of a member is some text, followed by a sequence number of 10
+        // digits.
         ("BCS-MESOS-10001", "a cluster"),
         ("0000000001", "only a number"),
     ] {
@@ -151,8 +152,8 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let mut receiver = list.receiver();
     until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
-    // The session that watches the list expires too. So the list is not told that the node was removed, and must notice
-    // it in its next session.
+    // Two sessions expire here: that of the client that created the node, and that of the list. ZooKeeper removes the
+    // node, but cannot tell this to the list. The list must notice it in its next session.
     let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);

@@ -1,4 +1,5 @@
-//! Simulates a network failure after a client has requested a node, and before the client gets the response.
+//! Simulates a network failure while a client creates a node: the connection breaks after the client has sent the
+//! request, and before the client gets the response.
 
 use std::sync::{
     Arc,
@@ -73,7 +74,8 @@ impl Drop for Interruption {
 async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // The number of the request for the ephemeral node. The response to it is not passed on to the client.
+    // The number of the request that creates the ephemeral node. The server's response with this number is not passed
+    // on to the client.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {

@@ -203,7 +203,8 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // `cversion` counts the changes of the node's children. It is 1, so only one node was ever created.
+        // `cversion` counts how often the children of the node have changed. It is 1, so only one child was ever
+        // created.
         let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");

@@ -29,8 +29,8 @@ pub struct ResourceTarget {
     pub subpath: String,
 }
 
-/// Subresources of a namespace. In the path of another request, the segment after the namespace's name is a resource,
-/// such as `pods`.
+/// The subresources of a namespace itself, as in `/api/v1/namespaces/a/status`. Any other word after the name of a
+/// namespace is a resource in that namespace, such as `pods`.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
 /// The resources of the core group whose subresources open a connection.

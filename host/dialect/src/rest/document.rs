@@ -37,7 +37,8 @@ impl MatchedRoute {
             };
         }
         let text = self.canonical(text)?;
-        // Servers differ in which value of a repeated key they use.
+        // Some servers use the first value of a repeated key, and others the last one. A body with a repeated key is
+        // therefore refused.
         let whole = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
             None => return Ok(BodyDocument::Nothing),

@@ -64,7 +64,8 @@ impl MatchedRoute {
 }
 
 impl Rest {
-    /// Returns the route for one of the ways in which servers may decode the path of a request.
+    /// Returns the first route that has this method and path. Servers decode a path in different ways, and `path` is
+    /// the result of one of them.
     fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
         self.routes
             .iter()
@@ -72,8 +73,8 @@ impl Rest {
             .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a lenient server, such as one that ignores case, could find another route for this path than
-    /// `first`.
+    /// Returns whether a lenient server could find another route for this path than the route `first`. A server that
+    /// ignores case is lenient, for example.
     fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -106,8 +107,8 @@ impl Rest {
             ));
         }
         let Some(lenient) = path::lenient(path) else {
-            // A path that is encoded too often is normally refused. It does not matter if no route has the method of
-            // the request.
+            // A path that is encoded too often is refused. An exception is a known method that no route has: the
+            // request then belongs to no route, whatever its path means.
             if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
                 return Ok(None);
             }
@@ -134,7 +135,8 @@ impl Rest {
         Ok(first)
     }
 
-    /// The method is not compared.
+    /// Returns whether a route has this path, in one of the ways in which servers may read the path. The methods of the
+    /// routes do not matter.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
         let Some(lenient) = path::lenient(path) else {
             return true;

@@ -12,7 +12,8 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A client's patch. It applies to a body of the route that contains the stored object.
+/// A patch from a client. The patch is applied to a document that has the stored object at the same place as the bodies
+/// of the route.
 pub(super) enum ClientPatch {
     /// A merge patch with its keys in the spelling that the route configures.
     Merge(MergePatch),
@@ -89,8 +90,8 @@ impl MatchedRoute {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // Every key of the result must be in the spelling of the API. A server that ignores case would read a key in
-        // another spelling, which the chains do not look at.
+        // All keys of the result must have the spelling of the API. A server that ignores case would also use a key
+        // with another spelling, such as `Name`, but the chains would not look at that key.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(

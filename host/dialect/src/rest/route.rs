@@ -55,8 +55,8 @@ pub struct RestRoute {
     /// must be that of the control plane, because otherwise a client could show one namespace to the chains and another
     /// to the control plane.
     pub namespace: Vec<ValueSource>,
-    /// The parts of a request from which the name is read: the first value that is not empty is used. As for the
-    /// namespace, their order must be that of the control plane.
+    /// The parts of a request from which the name is read: the first value that is not empty is used. Their order must
+    /// be the order in which the control plane looks for the name.
     pub name: Vec<ValueSource>,
     /// The path of the object in the body. Default: the whole body.
     pub object: Pointer,
@@ -64,14 +64,14 @@ pub struct RestRoute {
     pub optional: bool,
     /// The fields of the object that no stage may change. Default: those from which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
-    /// The spelling of those keys of the body that are in none of the route's pointers. Servers written in Go ignore
-    /// the case of keys, so the body is rewritten to the correct spelling. The keys in the route's pointers need not be
-    /// listed, because they are always rewritten.
+    /// The correct spelling of keys in the body. Servers written in Go ignore the case of keys, so the keys of the body
+    /// are rewritten to this spelling. Keys that are in one of the route's pointers, such as that of the name, are
+    /// always rewritten and need not be listed.
     pub spellings: Vec<PointerPattern>,
     /// Whether the route's requests are dry runs, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The query that fetches the stored object. If the route has one, stages see the stored object as the old object.
-    /// The stages of a PATCH also see the object that results from the patch.
+    /// The query that fetches the stored object; `None` if the stored object is not fetched. Stages see the fetched
+    /// object as the old object. The stages of a PATCH also see the object that results from the patch.
     pub get: Option<StoredRoute>,
     /// Whether stages see the body of a PATCH, although it contains only a part of the object. A route with PATCH and
     /// the operation CREATE or UPDATE needs either `partial` or `get`.

@@ -121,8 +121,8 @@ impl MatchedRoute {
 
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
-            // The query of the client's request is left out, because it may select only a part of the object, or
-            // another version of it.
+            // The path of the client's request leads to the stored object. The query of the request is left out,
+            // because it may select only a part of the object, or another version of it.
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;

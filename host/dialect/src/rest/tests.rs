@@ -183,7 +183,8 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("another one", "DELETE", "/v1/jobs", "unmatched", "pass"),
         ("CONNECT", "CONNECT", "/v1/jobs", "unmatched", "ambiguous"),
         ("a write elsewhere", "POST", "/v1/nodes", "unmatched", "pass"),
-        // A request for one route must not be taken for a request of another route with less strict rules.
+        // A server that decodes this path twice, and then resolves its dots, reads `/v1/jobs`. That is the path of
+        // another route, and the rules of the two routes may differ.
         ("another route by double encoding", "PUT", "/v1/job/x%252F..%252F..%252Fjobs", "ambiguous", "ambiguous"),
         ("another name by a parameter", "DELETE", "/v1/job/a;b", "ambiguous", "ambiguous"),
         ("a name of encoded dots", "DELETE", "/v1/job/%2e.", "inspect", "inspect"),
@@ -243,7 +244,8 @@ fn no_spelling_of_a_path_bypasses_a_route() {
     }
 }
 
-/// Some servers take the method or path of a request from these headers and parameters instead of from its first line.
+/// Some servers do not take the method or path of a request from its first line, but from a header such as
+/// `X-HTTP-Method-Override`, or from a query parameter.
 #[test]
 #[rustfmt::skip]
 fn no_override_of_method_or_path_bypasses_a_route() {

@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 /// The chains that a webhook call selects, and the timeout of its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
-    /// The selected chains. `None` if the API server asks whether a definition of a chain is valid before it stores the
-    /// definition.
+    /// The selected chains. `None` if the call is about the definition of a chain: the API server asks whether the
+    /// definition is valid before it stores the definition.
     pub selection: Option<Selection>,
     /// The time after which the caller gives up, if the query has it.
     pub timeout: Option<Duration>,

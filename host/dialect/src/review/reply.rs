@@ -53,6 +53,6 @@ fn reply(status: RefusalStatus<'_>) -> http::Response<Bytes> {
         metadata: Map::new(),
         status,
     };
-    // This cannot fail.
+    // Serializing a `Status` cannot fail, so the default is never used.
     json_reply(code, serde_json::to_vec(&object).unwrap_or_default())
 }

@@ -85,7 +85,7 @@ async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dro
                 problem = None;
                 written.increment(1);
             }
-            // The Event is not sent again, because it would come late and then has little value.
+            // A failed Event is not sent again. It would come late, and a late Event has little value.
             Err(error) => {
                 failures.increment(1);
                 dropped.increment(1);
@@ -153,7 +153,8 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     }
 }
 
-/// Returns a reference to a namespace as the object of an Event, which is created in that namespace.
+/// Returns the namespace with this name, as the object to which an Event belongs. The Event is created in the same
+/// namespace.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),

@@ -94,8 +94,9 @@ impl LogFile {
     }
 }
 
-/// Appends the lines to the file. If not all of them can be written, none is kept. Writes to `open`, unless the path
-/// now leads to another file because log rotation has renamed the open one.
+/// Appends the lines to the file at `path`. If not all lines can be written, the file keeps none of them. `open` is the
+/// file that was opened for earlier lines. That file is used again if `path` still leads to it. If log rotation has
+/// renamed the file, `path` is opened again.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,

@@ -313,8 +313,8 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // bcs-mesos-driver does not read these three keys, but the scheduler has fields with these names in some letter
-    // case. So they are not copied into the scheduler's container.
+    // bcs-mesos-driver does not read the keys `dataClass`, `Docker` and `limitresoures`. The scheduler ignores case,
+    // and has fields with these names. So the keys are not copied into the scheduler's container.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});

@@ -1,5 +1,6 @@
-//! Tests of replies to invalid requests and of translated replies, with the statuses, codes, messages and envelopes of
-//! bcs-mesos-driver. Each row names its source: a file of bcs-mesos-driver, or a section of its description.
+//! Tests of replies to invalid requests and of translated replies, which must have the statuses, codes, messages and
+//! envelopes of bcs-mesos-driver. Each row names its source: a file of bcs-mesos-driver, or a section in the
+//! description of bcs-mesos-driver's behaviour, such as `6 wrong kind`.
 
 use super::*;
 
@@ -27,8 +28,8 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
     let pod = |kind: &str, spec: &str| object(kind, &format!(r#","spec":{{"template":{{"spec":{spec}}}}}"#));
     // (source of the expectation, kind of the route, body, expected code, expected message)
-    // The name of the program, which stands before the message, is left out. A message that ends with `: ` is only the
-    // beginning of the expected message.
+    // The name of the program, which stands at the beginning of every message, is left out here. If an expected message
+    // ends with `: `, the actual message has more text after it.
     for (source, route, body, code, message) in [
         ("6 wrong kind", "application", object("deployment", ""), 1_405_008, "Kind deployment is invalid".to_owned()),
         ("6 wrong kind", "process", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),

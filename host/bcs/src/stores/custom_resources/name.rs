@@ -40,7 +40,8 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     name
 }
 
-/// Returns whether a name could be the derived name of another definition.
+/// Returns whether a name ends with a digest, as all derived names do. A definition with such a name gets a derived
+/// name itself, so that it cannot have the name of another definition's resource.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())

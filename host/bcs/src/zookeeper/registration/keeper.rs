@@ -19,7 +19,7 @@ use crate::zookeeper::{
 
 /// Each pause is twice the one before, and half of each is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// BCS's own programs usually pause this long.
+/// The longest pause between two attempts. BCS's own programs usually pause for this long.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 

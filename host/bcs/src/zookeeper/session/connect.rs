@@ -55,9 +55,11 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // The client library returns the first failure and does not retry. The function `keep` retries.
+        // This setting makes the client library give up as soon as it has tried every server. The function `keep` tries
+        // again later.
         .with_fail_eagerly()
-        // The client library then creates nodes with the operation of version 3.4.0, which newer servers support too.
+        // This setting makes the client library create nodes with the operation of ZooKeeper 3.4.0, which newer servers
+        // support too.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());

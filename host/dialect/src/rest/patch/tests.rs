@@ -391,8 +391,8 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // This patch changes the namespace by which the stored object is fetched. Chains would see one object, and the
-    // upstream would patch another, so the patch is refused.
+    // This patch changes the namespace of the object. The path of the stored object contains the namespace, so the
+    // chains could see one object while the upstream patches another. The patch is therefore refused.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
