@@ -67,7 +67,8 @@ struct Inner {
     database: Database,
     keys: KeyFile,
     directory: watch::Sender<Option<Arc<Directory>>>,
-    /// Held while the database is read, so that of two concurrent reads the older one cannot replace the newer one.
+    /// The lock that a task holds while it reads the database. Without it, two tasks could read at the same time, and
+    /// the one with the older content could store its result last.
     loading: tokio::sync::Mutex<()>,
     stale_reason: Mutex<Option<String>>,
     register_token_lifetime: Duration,

@@ -75,7 +75,8 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Without this header, `collect` reads the rest of the body, so that the client sees the reply.
+        // The client may see the reply only after it has sent its whole body, so `collect` has to read the body to the
+        // end. It does this only if the header `Content-Encoding` is absent.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),

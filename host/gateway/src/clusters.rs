@@ -15,7 +15,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{config::GatewayConfig, consoles::Hosts, error::GatewayError};
 use crate::{metric_names, status::GatewayCluster};
 
-/// The clusters that the configuration lists, and clusters in ZooKeeper, which are discovered until this is dropped.
+/// The clusters that the configuration lists, and the clusters that are discovered in ZooKeeper. Dropping this value
+/// ends the discovery.
 #[derive(Debug)]
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<KnownClusters>>,
@@ -199,8 +200,8 @@ impl ClusterFollower {
         }
     }
 
-    /// Returns the listed clusters, and the clusters with a node of one of these names. Known clusters keep their
-    /// drivers.
+    /// Returns all clusters: those in the configuration, and those that have a node in ZooKeeper. `names` are the names
+    /// of the nodes. A cluster that was known before keeps its drivers.
     fn known_clusters(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
@@ -210,7 +211,8 @@ impl ClusterFollower {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Other names are those of drivers that register next to the nodes of clusters.
+        // The name of a cluster's node is the ID of the cluster. Drivers can register next to these nodes, and nodes of
+        // drivers are skipped.
         for id in names
             .children
             .iter()

@@ -13,7 +13,7 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 /// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The drivers of each cluster that is listed here instead of being discovered, at least one per cluster.
+    /// The clusters that are configured here instead of being discovered. Each of them has at least one driver.
     pub clusters: BTreeMap<ClusterId, Vec<UpstreamServer>>,
     /// The ZooKeeper node below which drivers register. Without one, only listed clusters are known.
     pub discovery: Option<NodePath>,

@@ -24,7 +24,8 @@ use crate::{clusters::ClusterDrivers, error::GatewayError};
 const CLUSTER_PARAMETER: &str = "cluster_id";
 /// The query parameter that tells a driver on which host the console is.
 const HOST_PARAMETER: &str = "host_ip";
-/// The time for which the list of a cluster's hosts is cached. If it lacks a host, it is read again at once.
+/// The time for which the list of a cluster's hosts is cached. If a console is on a host that the list does not
+/// contain, the list is read again at once.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -69,7 +70,8 @@ pub(super) fn name_cluster(head: &mut Parts) {
     }
 }
 
-/// Refuses a console on a host outside the cluster, because a client could otherwise reach that port on any host.
+/// Refuses a console if its host does not belong to the cluster. Without this check, a client could make the driver
+/// connect to any host.
 pub(super) async fn check_host(
     head: &Parts,
     drivers: &ClusterDrivers,

@@ -18,14 +18,16 @@ pub enum Statuses {
     /// The HTTP status of the reply is always 200, as in bcs-api. The code in the body says what happened.
     #[default]
     Ok,
-    /// The HTTP status of the reply comes from the driver, or fits the gateway's error.
+    /// The client gets the HTTP status of the driver's reply. If the gateway itself refuses a request, the status fits
+    /// the error.
     Driver,
 }
 
 keywords!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 
 impl Statuses {
-    /// Returns the status that the client gets for a reply with this status. A switch of protocols keeps its status.
+    /// Returns the HTTP status that the client gets if the driver replies with `status`. With `Self::Ok`, this is 200,
+    /// except that the status of a switch of protocols is kept.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
@@ -90,7 +92,7 @@ fn after_colon(reason: &str) -> String {
     }
 }
 
-/// The part of bcs-api that would have written an error reply. It determines the format of the JSON in the reply.
+/// The part of bcs-api whose error replies are imitated. Each part formats the JSON of its replies differently.
 #[derive(Clone, Copy, Debug)]
 enum EnvelopeWriter {
     /// An error of bcs-api's handlers: compact JSON, with a message that names the program.
@@ -122,7 +124,8 @@ impl GatewayError {
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // bcs-api has no such errors, because it does not limit the encoding, size or duration of bodies.
+            // bcs-api never replies with the next three errors, because it does not limit the encoding, size or
+            // duration of bodies.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
@@ -143,7 +146,8 @@ impl GatewayError {
         self.form().word
     }
 
-    /// Returns the HTTP status that fits the error. With [`Statuses::Ok`], the reply may have another status.
+    /// Returns the HTTP status that fits this error. The client may get another status: with [`Statuses::Ok`], some
+    /// errors are sent with the status 200.
     pub(super) fn own_status(&self) -> StatusCode {
         self.form().status
     }
@@ -228,8 +232,8 @@ mod tests {
     fn envelopes_have_the_format_of_bcs_api() {
         let text =
             |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
-        // Only parts are compared, because the order of members depends on a feature of serde_json that any crate may
-        // use.
+        // Only parts of the JSON are compared, because the order of its members is not fixed: it depends on a feature
+        // of serde_json, which any crate in the build can turn on.
         let handler = text(GatewayError::NoCluster);
         assert!(
             handler.contains("\"data\":{}") && !handler.contains('\n'),

@@ -327,7 +327,7 @@ fn recipient(cluster: &RegisteredCluster, session: &UserSession) -> Recipient {
 
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<ClusterRoute>>() else {
-        // Every request has a route, because `answer` adds it.
+        // This does not happen, because `answer` adds a route to every request.
         return Ok(end_reply(&EndReason::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
@@ -349,7 +349,8 @@ fn end_reply(end: &EndReason<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol of Kubernetes. With others, such as `h2c`, it could evade checks.
+/// Returns whether a request switches to WebSocket or SPDY, the protocols of Kubernetes. A switch to another protocol,
+/// such as `h2c`, is not forwarded, because requests in that protocol could evade the checks.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

@@ -33,7 +33,8 @@ pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<Pat
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether no segment of the path is `.` or `..`, and only the last is empty. Encoded slashes count, too.
+/// Returns whether no segment of the path is empty, `.` or `..`. The path may end with a slash. Percent-encoded slashes
+/// separate segments, too.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
@@ -43,7 +44,8 @@ fn is_plain(rest: &str) -> bool {
     !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
 }
 
-/// The maximum number of times that the servers between a client and a driver decode a path.
+/// The maximum number of times that a path is decoded. Several servers can be between a client and a driver, and each
+/// of them may decode the path once.
 const ROUNDS: usize = 4;
 
 /// Returns whether every server reads this path in the same way: it has no encoded slash, and nothing is encoded twice.

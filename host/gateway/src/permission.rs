@@ -40,7 +40,8 @@ impl FromStr for ApiGroup {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        // BCS's own group contains the definitions of hooks, and all workloads of the scheduler.
+        // BCS's own group, `bkbcs.tencent.com`, is protected as well, because it contains the definitions of hooks and
+        // all workloads of the scheduler.
         if ["k8s.io", "kubernetes.io"].iter().any(|domain| is_within(domain)) || text == "bkbcs.tencent.com" {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }
@@ -59,7 +60,8 @@ impl FromIterator<ApiGroup> for PlainGroups {
 }
 
 impl PlainGroups {
-    /// Returns whether the path is for custom resources of one of these groups. The path must contain no encoding.
+    /// Returns whether the path belongs to a custom resource of one of these groups. The name of the group is compared
+    /// as text, so the path must not contain percent-encoding.
     fn contain(&self, path: &str) -> bool {
         path.strip_prefix(CUSTOM_RESOURCES)
             .and_then(|rest| rest.split('/').next())

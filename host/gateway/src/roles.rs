@@ -57,7 +57,7 @@ pub(crate) struct RoleWriterHandle {
 
 #[derive(Clone, Debug, Default)]
 struct PassResult {
-    /// The revision of the database from which the grants of the pass were read.
+    /// The revision of the database whose grants were written into the clusters.
     revision: i64,
     /// The IDs of the clusters whose roles could not be brought up to date, each with the reason.
     unwritten: Arc<BTreeMap<String, String>>,

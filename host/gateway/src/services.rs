@@ -1,5 +1,6 @@
-//! The services of BCS besides drivers of Mesos clusters: other servers behind bcs-api, and drivers of Kubernetes
-//! clusters. They are found in ZooKeeper. Only users who may use every cluster can send requests to the servers.
+//! The services of BCS that are not drivers of Mesos clusters: other servers behind bcs-api, and the drivers of
+//! Kubernetes clusters. All of them are found in ZooKeeper. Only users who may use every cluster can send requests to
+//! the other servers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -159,7 +160,8 @@ impl ServiceTarget<'_> {
         Ok(match (is_read, is_kubernetes) {
             (true, _) => Permission::Read,
             (false, false) => Permission::Write,
-            // These changes need the highest permission, because the driver can change anything in the cluster.
+            // The driver of a Kubernetes cluster can change anything in the cluster. So every request to it that is not
+            // a read needs the highest permission.
             (false, true) => Permission::Hooks,
         })
     }

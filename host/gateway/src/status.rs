@@ -54,7 +54,8 @@ pub struct KubernetesCluster {
     pub cluster: String,
     /// The number of tunnels that the cluster's agents have open to this gateway.
     pub tunnels: usize,
-    /// The number of tunnels that the agents have open to other gateways. This gateway uses them if it has none itself.
+    /// The number of tunnels that the agents have open to other gateways. This gateway uses one only if no agent has a
+    /// tunnel to it.
     pub gateways: usize,
     /// The time at which the cluster's agent last reported changed credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,11 @@
 //! Tunnels: TCP connections from a gateway into a cluster, over one WebSocket that the cluster's agent opens. Gateways
-//! also open tunnels to each other, through which one gateway uses the agents' tunnels to the other.
+//! also open tunnels to each other. Through such a tunnel, one gateway can use the tunnels that agents have opened to
+//! the other gateway.
 //!
-//! The protocol is that of bcs-api and its agents. If the reader of a connection is slow, each side limits the memory
-//! for it: it asks the other side to pause the connection. If the other side is an older program and continues to send,
-//! the connection is ended. All of this memory is charged to a [`Budget`].
+//! The protocol is that of bcs-api and its agents. The reader of a connection can be slow, so each side limits the
+//! memory for the bytes that wait for the reader. If they become too many, the side asks the other side to pause the
+//! connection. An older program ignores this and continues to send; then the connection is ended. All of this memory is
+//! charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;
@@ -27,7 +29,8 @@ pub use self::{
 };
 
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// A tunnel counts as lost if no message arrives for this time. Pings, which are answered, are sent more often.
+/// The time without any message after which a tunnel counts as lost. A ping is sent every 5 s, and the answer counts as
+/// a message.
 const SILENCE: Duration = Duration::from_secs(20);
 /// The size of the data in one frame of a tunnel, in bytes. Agents of bcs-api use the same size.
 const CHUNK: usize = 32 << 10;

@@ -39,7 +39,8 @@ pub enum ClusterName {
 }
 
 impl ClusterName {
-    /// Returns the checked name of a cluster. `bcs` is its project and kind if the platform manages the cluster.
+    /// Checks the name of a new cluster, and returns the checked name. `bcs` is the project and the kind of a cluster
+    /// that the platform manages; `None` for other clusters.
     pub fn new(name: &str, bcs: Option<(&str, ClusterType)>) -> Result<Self, AccountsError> {
         let is_part = |text: &str, longest| {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -114,8 +115,8 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // The creator is removed from the user's clusters. Otherwise, a new user could inherit them, because some
-        // versions of MySQL reuse the number of a deleted user after a restart.
+        // The clusters of the deleted user stay, but without a creator. Otherwise, a new user could inherit them,
+        // because some versions of MySQL give the number of a deleted user to a new user after a restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",

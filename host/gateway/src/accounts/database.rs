@@ -100,7 +100,8 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Waits until no gateway is changing the database, and begins a change. Until it ends, no other can begin.
+    /// Begins a change of the database. Only one change can be in progress, so this waits until the changes of other
+    /// gateways have ended.
     pub(super) async fn change(&self) -> Result<DatabaseTransaction, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")
@@ -152,7 +153,7 @@ pub(super) async fn read_directory(
     Ok(directory)
 }
 
-/// Returns the URL of the database. `sqlx` needs a URL because the kind of the database is known only at run time.
+/// Returns the URL of the database for `sqlx`, which tells SQLite and MySQL apart by the scheme of the URL.
 fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     match config {

@@ -27,7 +27,8 @@ pub struct Directory {
     pub(super) identifiers: HashMap<String, String>,
     /// The grants of roles, as they are stored in the database. They can name users and clusters that do not exist.
     pub(super) grants: BTreeSet<RoleGrant>,
-    /// The roles of existing users that result from the grants, by the IDs of the clusters.
+    /// For each cluster, by its ID, the roles that the grants give to users. Grants to users that do not exist are left
+    /// out.
     pub(super) bindings: HashMap<String, BTreeSet<GrantedBinding>>,
 }
 
@@ -48,7 +49,7 @@ pub struct UserSession {
     pub expires_at: Moment,
 }
 
-/// The target of a user's request: a cluster, or the drivers of a cluster.
+/// The target of a user's request: a cluster itself, or the drivers of a Mesos cluster.
 #[derive(Clone, Debug)]
 pub enum AccessTarget {
     Cluster(String),

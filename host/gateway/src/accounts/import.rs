@@ -64,10 +64,10 @@ pub struct ImportedAccounts {
 impl Accounts {
     /// Copies users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
     ///
-    /// A gateway user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of
-    /// bcs-api. If the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted
-    /// user. If rows cannot keep their IDs, the error [`ImportConflicts`](AccountsError::ImportConflicts) lists all of
-    /// them.
+    /// The gateway may already use the IDs or names of some rows of bcs-api. Then nothing is imported, and the error
+    /// [`ImportConflicts`](AccountsError::ImportConflicts) lists all of these rows. `replace` names users of the
+    /// gateway whom the import may delete, with all their tokens, to resolve conflicts. If an imported user has the
+    /// same name as a deleted one, the imported user gets the clusters and permissions of the deleted user.
     pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
         if self.0.database.is_sqlite {
             return Err(AccountsError::Invalid(
@@ -168,7 +168,8 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Checks the credentials of a cluster, because bcs-api did not, and inserts them. Returns whether they are valid.
+    /// Inserts the credentials of a cluster if they are valid, and returns whether they are. They are checked here,
+    /// because bcs-api has stored them without a check.
     async fn insert_source_credentials(
         &self,
         change: &mut DatabaseTransaction,
@@ -234,7 +235,7 @@ async fn insert_users(
     Ok(())
 }
 
-/// Returns the imported user who has the name of this replaced user.
+/// Returns the imported user who takes the place of a deleted user, because both have the same name.
 fn successor(plan: &ImportPlan, replaced: UserId) -> Option<UserId> {
     let name = &plan.replaced.get(&replaced)?.name;
     let mut users = plan.users.values();

@@ -66,7 +66,8 @@ pub enum GrantedClusters {
 pub enum GrantScope {
     #[display("")]
     Cluster,
-    /// The grant has the same effect as with `Cluster`, but is stored as a different grant.
+    /// The grant holds for all namespaces, like a grant with the scope `Cluster`. The database keeps the two as
+    /// separate grants.
     #[display("*")]
     EveryNamespace,
     Namespace(String),
@@ -149,7 +150,8 @@ pub(crate) struct GrantedBinding {
 }
 
 impl Directory {
-    /// Returns the ID of the Kubernetes cluster that a grant names by its ID at the gateway or in the platform.
+    /// Returns the ID of the Kubernetes cluster for which a grant holds. The grant names the cluster by its ID at the
+    /// gateway, or by its ID in the platform.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
         let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
         found.is_kubernetes().then_some(&*found.id)
@@ -255,7 +257,8 @@ impl Accounts {
     }
 }
 
-/// Deletes grants with the statement `deletion`, and then stores `grants`. Returns their number for the audit log.
+/// Runs the SQL statement `deletion`, which deletes grants, and then stores `grants`. Returns the number of stored
+/// grants as text for the audit log.
 async fn replace(
     change: &mut DatabaseTransaction,
     deletion: &'static str,

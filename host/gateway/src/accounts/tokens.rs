@@ -197,7 +197,8 @@ impl Accounts {
         Ok(done)
     }
 
-    /// Encrypts a token with the first key, and stores it. The inner error says why the token cannot be decrypted.
+    /// Decrypts a token, encrypts it with the first key, and stores the result. If the token cannot be decrypted,
+    /// nothing is stored, and the inner `Result` contains the reason.
     async fn reseal(
         &self,
         change: &mut DatabaseTransaction,

@@ -88,7 +88,8 @@ impl FromStr for UserName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The gateway decides by this permission, and adds the permission's groups to the user's own groups.
+    /// The gateway decides which requests the user may send: those that need at most this permission. It adds the
+    /// groups of the permission to the user's own groups.
     Permission(Permission),
     /// The role bindings of the Kubernetes cluster decide: the gateway forwards every request, and adds no group.
     Cluster,
@@ -104,7 +105,8 @@ impl Access {
         }
     }
 
-    /// Returns the highest permission that this access gives for the cluster. No higher one is allowed.
+    /// Returns the highest permission that the user has for requests to the cluster. With `Self::Cluster`, the gateway
+    /// allows every request, because the cluster itself decides.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,

@@ -151,7 +151,7 @@ pub struct RegisterTokenEntry {
 pub struct PermissionEntry {
     /// The name of the user, such as `plain:alice`.
     pub user: String,
-    /// `Read`, `Write` or `Hooks`; or `Cluster`, where the role bindings of a Kubernetes cluster decide.
+    /// `Read`, `Write`, `Hooks` or `Cluster`. With `Cluster`, the role bindings in the Kubernetes cluster decide.
     pub permission: String,
 }
 

@@ -191,7 +191,8 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// Returns the reply that switches the connection to a WebSocket, which `carry` then gets.
+/// Replies to a request that opens a WebSocket. After the connection has switched to the WebSocket, `carry` is called
+/// with it.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,

@@ -21,7 +21,8 @@ use crate::accounts::RegisteredCluster;
 
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which the answer whether an agent may impersonate `system:masters` is used. Role bindings may change.
+/// The time after which an API server is asked again whether the agent may impersonate `system:masters`. The answer
+/// changes if somebody changes the role bindings of the agent.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout of the question whether an agent may impersonate `system:masters`. A user's request waits for it.

@@ -42,8 +42,8 @@ const GROUPS: [(Permission, &str); 3] = [
 ];
 /// The groups of super users in a cluster whose agent may not impersonate `system:masters`.
 pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
-/// The groups of super users in a cluster whose agent may impersonate `system:masters`. Its members need no role
-/// binding.
+/// The groups of super users in a cluster whose agent may impersonate `system:masters`. Members of `system:masters` may
+/// do everything without a role binding.
 pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl ImpersonatedUser {
@@ -61,10 +61,12 @@ impl ImpersonatedUser {
         }
     }
 
-    /// Replaces every header of a request that names its client. `authorization` is the token of the cluster's agent.
-    /// Returns `false` if the name of the user or of a group cannot be sent in a header.
+    /// Replaces all headers that say who the client is. Afterwards, the request has the token of the cluster's agent,
+    /// `authorization`, and names the user and the groups to impersonate. Returns `false` if one of these names cannot
+    /// be sent in a header.
     ///
-    /// `Connection` is also replaced, because the next server would drop the new headers if it listed them.
+    /// The header `Connection` is replaced, too. A client could list the new headers in it, and then the next server
+    /// would drop them.
     pub(super) fn replace(
         &self,
         headers: &mut HeaderMap,

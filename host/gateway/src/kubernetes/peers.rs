@@ -84,7 +84,7 @@ enum PeerError {
 }
 
 impl Peers {
-    /// Creates the shared state and starts to discover the other gateways. Must be called in a tokio runtime.
+    /// Starts to discover the other gateways. No tunnel is opened yet. Must be called in a tokio runtime.
     pub(super) fn new(others: OtherGateways<'_>) -> Self {
         let OtherGateways {
             config,
@@ -161,7 +161,8 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to a registered gateway open. A tunnel outlives the registration, but no new one is opened then.
+    /// Opens a tunnel to another gateway, and opens it again whenever it ends, as long as the other gateway is
+    /// registered. The end of the registration does not end an open tunnel.
     async fn hold(
         &self,
         server: &UpstreamServer,
@@ -290,7 +291,8 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
-                // The tunnel counts as used while this task holds its route, so the route is dropped before the wait.
+                // A tunnel counts as used while somebody holds its route. The call that follows may wait, so the route
+                // is dropped first.
                 drop(route);
                 session
                     .announce(TunnelAnnouncement::Added(Bytes::from(text)))

@@ -51,7 +51,7 @@ pub(super) struct ClusterRoute {
     via: ConnectVia,
     /// The answer whether the agent may impersonate `system:masters`, and the time until which the answer is used.
     pub(super) may_impersonate_masters: tokio::sync::Mutex<Option<(bool, Instant)>>,
-    /// Whether new requests use this route. The API servers of other routes are not checked.
+    /// Whether new requests use this route. If they do not, the API servers of the route are not checked any more.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }
@@ -142,7 +142,8 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Returns a TCP connector that checks the addresses after each lookup of a host name, because they may change.
+/// Returns a connector for TCP. The connector checks the addresses of a host name after every lookup, because the name
+/// may get other addresses later.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -303,8 +304,9 @@ impl Routes {
         self.changed.subscribe()
     }
 
-    /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. Tunnels through
-    /// other gateways are not returned, so that a connection passes at most two gateways.
+    /// Returns the tunnel that the cluster's agent has opened to this gateway, and a guard that marks the tunnel as
+    /// used. A tunnel that leads through another gateway is not returned, so that no connection passes more than two
+    /// gateways.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(TunnelSession, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
@@ -365,7 +367,8 @@ pub(super) struct OpenTunnel {
 }
 
 impl OpenTunnel {
-    /// Returns whether no request uses the tunnel. Then only the table of tunnels and this value hold the route.
+    /// Returns whether no request uses the tunnel. Each request holds the route. Without requests, only the table of
+    /// tunnels and this value hold it.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.route) <= 2
     }
@@ -384,7 +387,7 @@ impl Drop for OpenTunnel {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
         let table = tunnels.table_for(&self.route.via);
-        // The other tunnels of the cluster stay, because they may be newer.
+        // Only this tunnel is removed. The cluster can have other tunnels, such as a newer one.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
             let count = of_cluster.len();

@@ -45,8 +45,9 @@ pub(super) struct StateRequest<'a> {
 type EarlyReply = Box<Response<Body>>;
 
 impl StateRequest<'_> {
-    /// Adds the [`StoredState`] to the request's head, if the chains need it. Returns the body, or the reply that ends
-    /// the request. If the API server refuses to show the state, it would also refuse the request itself.
+    /// Adds the [`StoredState`] to the head of the request, if the chains need it. Returns the body to forward, or a
+    /// reply that ends the request. If the API server refuses to show the stored object, the client gets this refusal,
+    /// because the API server would also refuse the request itself.
     pub(super) async fn settle(
         &self,
         head: &mut Parts,
@@ -89,7 +90,8 @@ impl StateRequest<'_> {
         Ok(Body::from(bytes))
     }
 
-    /// Returns the stored object of the request, or `None` if it does not exist and the request may create it.
+    /// Returns the stored object that the request wants to change. Returns `None` if the object does not exist and
+    /// `may_create` says that the request can create it.
     async fn stored(
         &self,
         head: &Parts,
@@ -203,7 +205,7 @@ mod tests {
             ("/a?fieldManager=x", "/a?fieldManager=x&dryRun=All"),
             ("/a?dryRun=All", "/a?dryRun=All"),
             ("/a?dry%52un=All", "/a?dry%52un=All"),
-            // `dryRun=All` is added to any other value, which the API server then refuses.
+            // Any other value of `dryRun` gets a second value `All`. The API server then refuses the request.
             ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
         ] {
             assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");

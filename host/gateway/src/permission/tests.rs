@@ -56,7 +56,8 @@ fn each_driver_route_needs_its_permission() {
             Write,
         ),
         ("POST", "/webconsole/x", Write),
-        // A path without a route in this table may have one in another version of the driver.
+        // The driver's table has no route for `/nothing`. Another version of the driver may have one, so requests for
+        // this path need the highest permission.
         ("GET", "/nothing", Hooks),
         ("POST", "/nothing", Hooks),
         ("DELETE", "/admissionwebhooks", Hooks),

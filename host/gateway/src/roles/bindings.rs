@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
 use crate::accounts::{GrantedBinding, GrantedRole, RegisteredCluster};
 
-/// The label of an object that says for which cluster a gateway wrote the object.
+/// The label of the objects that a gateway writes into a cluster. Its value stands for the cluster.
 const CLUSTER_LABEL: &str = "admittance.dev/cluster";
 /// The annotation of a role binding with the name of the user to whom it gives a role.
 const USER_ANNOTATION: &str = "admittance.dev/user";
@@ -40,7 +40,8 @@ pub(super) fn is_own(object: &Value) -> bool {
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
 
-/// Returns the labels of the objects that a gateway writes for this cluster. Other installations have other labels.
+/// Returns the labels of the objects that a gateway writes into this cluster. The value of the second label is a hash
+/// of the cluster's random identifier, so it differs from the labels of other installations of the gateway.
 fn labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [

@@ -18,7 +18,7 @@ pub enum Danger {
     Exec,
     /// The right of the role `cluster-readonly` to read Secrets.
     Secrets,
-    /// The right of users to be granted the role `cluster-manage`.
+    /// The role `cluster-manage` itself, which can be granted to users only if the operator has allowed this right.
     ClusterManage,
 }
 
@@ -102,7 +102,8 @@ const CORE: [&str; 20] = [
     "serviceaccounts",
     "services",
 ];
-/// The API groups besides the core group that `cluster-readonly` may read. None has secrets or leads into Pods.
+/// The API groups, besides the core group, that the role `cluster-readonly` may read. Their resources contain no
+/// secrets, and give no access to Pods.
 const OTHER_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -155,7 +156,8 @@ pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value 
     })
 }
 
-/// Returns all roles that may be granted. An administrator can create them if the agent may not do so.
+/// Returns all ClusterRoles that may be granted to users. If the cluster's agent may not create them, an administrator
+/// can do so.
 pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
     let roles = GrantedRole::ALL.into_iter();
     let granted = roles.filter(|role| allowed.check(*role).is_ok());

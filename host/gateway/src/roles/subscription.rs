@@ -30,7 +30,8 @@ use crate::{
 
 /// The largest message from the authorization system, in bytes. It may be a list of all roles.
 const LARGEST: usize = 16 << 20;
-/// A subscription without a message for this long counts as lost. Pings are sent and answered more often.
+/// The time without any message after which a subscription counts as lost. This program sends a ping every 20 s, and
+/// the answer counts as a message.
 const SILENCE: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
 const LARGEST_SECRET: usize = 4096;
@@ -69,12 +70,14 @@ struct ReceivedMessage {
     worker_id: Value,
     #[serde(default)]
     data_id: Value,
-    /// The payload of the message as JSON: one change in a message `data`, and all grants in a message `list`.
+    /// The payload of the message as JSON. A message of the kind `data` contains one change of a grant. A message of
+    /// the kind `list` contains all grants.
     #[serde(default)]
     data: String,
 }
 
-/// A change of one grant. In a list of all grants, only the changes of the kind `Add` count.
+/// A change of one grant, which is added or deleted. A message with all grants consists of such changes, too. Deletions
+/// in it are ignored.
 #[derive(Debug, Deserialize)]
 struct PolicyChange {
     #[serde(default)]

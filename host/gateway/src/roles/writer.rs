@@ -133,7 +133,8 @@ impl RoleWriterHandle {
                     let at = Instant::now();
                     written.insert(cluster.id.clone(), LastWrite { grants, at });
                 }
-                // The cluster's agent has never reported. This is not an error, because there is nothing to write.
+                // The agent of this cluster has never reported, so the cluster cannot be reached. This is not an error
+                // if there is nothing to write.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
                 Err(error) => {
                     written.remove(&cluster.id);
@@ -246,8 +247,8 @@ impl ClusterWriter<'_> {
         }
     }
 
-    /// Deletes a role binding if its version is still the listed one. A later one may no longer have the gateway's
-    /// label.
+    /// Deletes a role binding, unless somebody has changed it since it was listed. A changed role binding may no longer
+    /// have the gateway's label, and then it has to stay.
     async fn delete(&self, path: &str, binding: &Value) -> Result<(), WriteError> {
         let version = binding.pointer("/metadata/resourceVersion");
         let options = json!({

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 /// The maximum number of cached answers. It limits the memory that a client can use by trying many tokens.
 const CAPACITY: usize = 10_000;
 
-/// The digest of a whole check, because the server may decide by any part of it. The token itself is not stored.
+/// The digest of everything that a check sends to the server. The server may decide by any part of it, so requests
+/// share a cached answer only if all parts are equal. The token itself is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey([u8; 32]);
 

@@ -109,7 +109,7 @@ impl TokenEndpoint {
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
-            // A GET that needs this permission opens a console.
+            // A GET needs `Write` only if it opens a console. The server is then asked about a POST.
             Permission::Write if access.method == Method::GET => "POST",
             Permission::Read | Permission::Write => access.method.as_str(),
         }
@@ -161,7 +161,8 @@ impl TokenEndpoint {
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
-        // The type tells servers that know other resources besides clusters which resource is meant.
+        // Some servers decide about other kinds of resources as well. This member tells them that the resource is a
+        // cluster.
         "resource_type": "cluster",
         "resource": access.cluster,
         "action": action,

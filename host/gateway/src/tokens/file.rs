@@ -18,7 +18,8 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::GatewayNamespaces};
 
-/// The key in the entry of a token whose permission holds for all clusters that the entry does not name.
+/// The key for all other clusters. The entry of a token maps the IDs of clusters to permissions, and the permission of
+/// this key holds for every cluster that the entry does not name.
 const ANY_CLUSTER: &str = "*";
 
 /// The holders of the tokens in a file, and their permissions for each cluster. The file is reloaded when it changes.
@@ -50,8 +51,8 @@ impl TokenTable {
         FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token if it may have the access. The time of a lookup reveals nothing about the
-    /// tokens.
+    /// Returns the holder of this token, if the holder may send the request. The time that the search for the token
+    /// takes reveals nothing about the tokens.
     pub(super) fn admit(
         &self,
         token: &[u8],

@@ -18,21 +18,22 @@ pub enum AllowedConnections {
     /// Opens no connections. This is for tunnels that agents have opened to a gateway.
     #[debug("Nothing")]
     Nothing,
-    /// Opens connections to these addresses, each `host:port`. This is for agents; the addresses are their API
-    /// servers'.
+    /// Opens connections to these addresses only, each `host:port`. An agent uses this, with the addresses of its
+    /// cluster's API servers.
     #[debug("Only")]
     Only(Vec<String>),
-    /// Opens connections through the tunnel of a cluster's agent. This is for tunnels that a gateway opens to others.
+    /// Opens connections through the tunnels of clusters' agents. A gateway uses this for the tunnels that it opens to
+    /// other gateways.
     #[debug("Through")]
     Through(FindTunnel),
-    /// Opens no connections, but passes announcements to this function. This is for tunnels that other gateways have
-    /// opened. If the function returns an error, the tunnel ends.
+    /// Opens no connections, but calls this function with each announcement. A gateway uses this for the tunnels that
+    /// other gateways have opened to it. If the function returns an error, the tunnel ends.
     #[debug("Announcements")]
     Announcements(TakeAnnouncement),
 }
 
-/// A function that returns the tunnel of the cluster with this ID, and a guard to hold while a connection in it is
-/// open.
+/// A function that returns the tunnel of the cluster with this ID. It also returns a guard, which has to be held as
+/// long as a connection in the tunnel is open.
 pub type FindTunnel = Box<dyn Fn(&str) -> Option<(TunnelSession, Guard)> + Send + Sync>;
 pub type TakeAnnouncement = Box<dyn Fn(TunnelAnnouncement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;

@@ -34,7 +34,8 @@ use crate::{
 
 /// The number of bytes of a gateway's reply that are read for the log.
 const LONGEST_REPLY: usize = 64 << 10;
-/// The time for which a tunnel stays open for its requests after a tunnel with newer credentials is opened.
+/// An agent opens a new tunnel when it has new credentials. The previous tunnel stays open for this time, so that the
+/// requests in it can end.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The settings of an agent: the gateway to which it reports, and the sources of what it reports.
@@ -80,7 +81,8 @@ enum AgentError {
 }
 
 impl AgentConfig {
-    /// Reads the credentials and the API servers' addresses. If only the addresses fail, keeps those of `previous`.
+    /// Reads the credentials of the cluster and the addresses of its API servers. If only the addresses cannot be read,
+    /// the addresses in `previous`, which were read before, are used again.
     async fn read(&self, previous: Option<&ReportedCredentials>) -> Result<ReportedCredentials, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {
@@ -278,7 +280,8 @@ impl ReportedCredentials {
     }
 }
 
-/// Returns whether a reply contains an error. Its status does not tell, because bcs-api replies 200 to invalid values.
+/// Returns whether the body of a reply contains an error. The HTTP status is not enough, because bcs-api replies 200
+/// even if a value in the request is invalid.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())

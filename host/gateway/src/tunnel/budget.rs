@@ -7,7 +7,8 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// A part of a budget may hold at most this many times the memory that is still free in the whole budget.
+/// The factor that divides a budget fairly. A part of a larger budget gets more memory only while it holds less than
+/// three times what is still free in the larger budget.
 const SHARE: usize = 3;
 
 /// A limit on memory, in bytes. It can be a part of a larger budget: then each charge also counts in the larger budget.
@@ -39,7 +40,8 @@ impl Budget {
         })
     }
 
-    /// Charges this many bytes. If they do not fit, returns the budget that is too full: this one or a larger one.
+    /// Charges this many bytes to this budget and to the larger budgets that contain it. If one of them has too little
+    /// left, nothing is charged, and that budget is returned.
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
         let whole = self.whole.as_deref();
         if let Some(whole) = whole
@@ -82,7 +84,8 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Returns whether less than the `divisor`th part of any larger budget that contains this one is free.
+    /// Returns whether a larger budget that contains this one is almost full: less than `1 / divisor` of its limit is
+    /// free.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
         self.whole
             .as_deref()

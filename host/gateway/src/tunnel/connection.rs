@@ -12,13 +12,14 @@ use super::{budget::Budget, inbox::Inbox};
 
 /// The memory that an idle connection of a tunnel uses, in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The most memory that a connection of a tunnel may use. It includes what the kernels hold when a pause is requested.
+/// The most memory that a connection of a tunnel may use. This is much more than `PAUSE_AT`, because data continue to
+/// arrive after a pause was requested: the kernels on both sides still hold some.
 pub(super) const MOST_HELD: usize = 16 << 20;
 /// A connection is paused when it holds more than this many bytes, and resumed when only `RESUME_AT` bytes are left.
 const PAUSE_AT: usize = 1 << 20;
 const RESUME_AT: usize = 256 << 10;
-/// While less than half of the memory of the tunnel, user or gateway is free, these two limits replace the previous
-/// two.
+/// The limits that replace `PAUSE_AT` and `RESUME_AT` while memory is scarce: while less than half of the memory of the
+/// tunnel, the user or the gateway is free.
 const SCARCE_PAUSE_AT: usize = 128 << 10;
 const SCARCE_RESUME_AT: usize = 96 << 10;
 
@@ -34,8 +35,8 @@ pub(super) struct TunnelConnection {
 }
 
 impl TunnelConnection {
-    /// Creates a connection whose memory is charged to a part of this budget, or returns `None` if it has too little
-    /// left.
+    /// Creates a connection whose memory is charged to a part of `budget`. Returns `None` if the budget has too little
+    /// memory left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
         // The last eighth of the memory is left for connections that are open.

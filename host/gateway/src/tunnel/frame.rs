@@ -27,7 +27,8 @@ pub(super) enum Content {
     Connect(TunnelDestination),
     /// Ends the connection. The text is the reason, or `EOF` if there was no error.
     Error(String),
-    /// Asks the other side to send no more data of the connection until `Resume`. Older programs ignore both.
+    /// Asks the other side to send no more data of the connection until it gets `Resume`. Older programs ignore both
+    /// `Pause` and `Resume`.
     Pause,
     Resume,
     /// Announces that a tunnel from an agent to the sending gateway has begun or ended.
@@ -50,7 +51,8 @@ pub enum TunnelAnnouncement {
 /// gateway, as `{cluster}::tcp/host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelDestination {
-    /// The cluster through whose agent the other side connects. Without a cluster, the other side connects by itself.
+    /// The cluster whose agent has to open the connection; used between gateways. If it is `None`, the other side of
+    /// the tunnel opens the connection itself.
     pub cluster: Option<String>,
     /// The address: `host:port`.
     pub address: String,
@@ -142,7 +144,8 @@ impl TunnelDestination {
     fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
         let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
             let (cluster, tcp) = match text.split_once("::") {
-                // An IPv6 address can also contain `::`, but a slash comes before it.
+                // The text before `::` is the ID of a cluster, unless it contains a slash. With a slash, it is `tcp/`
+                // and the beginning of an IPv6 address, in which `::` is allowed.
                 Some((cluster, tcp)) if !cluster.contains('/') => (Some(cluster), tcp),
                 _ => (None, text),
             };

@@ -227,8 +227,8 @@ impl SharedTunnel {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, so the other side gets `EOF`. This answer is dropped if the queue
-            // is full.
+            // The connection has ended on this side, but the other side still sends data. It gets `EOF`, unless the
+            // queue is full.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
@@ -414,8 +414,8 @@ impl SharedTunnel {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection. This future must not end before `carry` has delivered all
-                // bytes.
+                // The other side has ended the connection, so nothing more is sent to it. `carry` still has to deliver
+                // the bytes that have arrived, and it stops when this future ends.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

@@ -196,7 +196,8 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         for part in ["plain-lost", "add that key", "report again"] {
             assert!(skipped.contains(part), "{skipped}");
         }
-        // Only `plain-lost` needs a removed key.
+        // The file now contains only the newest key. Only the token of `plain-lost` is still encrypted with an older
+        // key.
         fs::write(scene.key_file(), newest).unwrap();
         let another = scene.another().await;
         let directory = another.accounts.directory().unwrap();

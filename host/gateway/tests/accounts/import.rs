@@ -125,7 +125,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
-    // A platform that requests a token of alice gets the imported plain token, not one of another type.
+    // bcs-api has tokens of several types. A platform that requests a token of alice gets her imported plain token.
     let token = accounts.get_or_create_token("test", &alice, DAY).await.unwrap();
     assert_eq!(
         (token.id, token.value.0.as_str()),

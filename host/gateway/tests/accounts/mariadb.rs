@@ -19,7 +19,7 @@ use crate::ensemble::KEEPER;
 /// The environment variable with the directory of MariaDB's programs. Without it, they are searched in `PATH`.
 const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// The timeout of operations that always succeed. It is long enough for a busy machine.
+/// The time after which a test fails. No operation takes this long, even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Options for little memory and a fast start. Data survives if the server is killed, but not a power failure.

@@ -71,7 +71,8 @@ impl ImportPlan {
         ))
     }
 
-    /// Returns the ID of the user who will have this number after the import, or `None` if there will be no such user.
+    /// Returns the ID of the user with the number `id`, who is already in the gateway or is imported. Returns `None` if
+    /// there is no such user after the import.
     pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
         let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);

@@ -167,7 +167,8 @@ impl Peers {
     }
 }
 
-/// Returns whether the first message proves that the other gateway has the secret. A recorded one proves nothing.
+/// Returns whether the first message on the WebSocket proves that the other gateway has the secret. The proof must be
+/// made for this connection, so a message that was recorded on another connection is not accepted.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, connection: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,

@@ -25,11 +25,13 @@ pub(super) struct PeerSecret(Secret);
 /// The step in the opening of a tunnel at which one gateway proves that it has the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HandshakeStep {
-    /// The proof in the request that opens the tunnel. Whoever has seen it can repeat it, so it does not suffice.
+    /// The proof in the request that opens the tunnel. Somebody who has recorded such a request could send the same
+    /// proof again, so the gateway must also send the proof `Answers`.
     Opens,
     /// The proof in the reply of the gateway that accepts the tunnel. It covers the random key of the request.
     Accepts,
-    /// The proof in the first message of the gateway that opens the tunnel. It covers the challenge of the reply.
+    /// The proof in the first message of the gateway that opens the tunnel. The other gateway has sent a new random
+    /// challenge in its reply, and this proof is valid only for that challenge.
     Answers,
 }
 
@@ -38,7 +40,8 @@ pub(super) enum HandshakeStep {
 pub(super) struct ConnectionContext {
     pub(super) id: String,
     pub(super) key: String,
-    /// The registered URL of the gateway that accepts the tunnel, which so cannot use the proof at another gateway.
+    /// The registered URL of the gateway that accepts the tunnel. Proofs contain this URL, so the gateway that gets a
+    /// proof cannot use it at another gateway.
     pub(super) server: String,
     /// The random challenge of the gateway that accepts the tunnel; empty in the first proof, when it is not known yet.
     pub(super) challenge: String,

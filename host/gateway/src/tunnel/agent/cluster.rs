@@ -29,7 +29,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 const LARGEST_REPLY: usize = 1 << 20;
 /// The path of the endpoints with the addresses of all API servers. The API servers keep these endpoints up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
-/// The name, in the endpoints, of the port at which the API servers listen.
+/// The name that the port of the API servers has in the endpoints of the Service `default/kubernetes`.
 const PORT: &str = "https";
 /// The name for which the certificate of every API server is valid.
 const SERVER_NAME: &str = "kubernetes";
@@ -37,7 +37,8 @@ const SERVER_NAME: &str = "kubernetes";
 /// The source of the credentials that an agent reports.
 #[derive(Clone, Debug)]
 pub enum AgentCredentials {
-    /// The files with the token of a service account and the CA of the API server. The token changes meanwhile.
+    /// The file with the token of a service account, and the file with the CA of the API server. Kubernetes renews the
+    /// token from time to time, so the agent reads the files regularly.
     ServiceAccount { token: PathBuf, ca: PathBuf },
     /// The current context of this kubeconfig. The user of the context must have a token.
     Kubeconfig(PathBuf),

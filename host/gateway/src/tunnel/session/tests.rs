@@ -143,8 +143,8 @@ impl Attacker {
         }
     }
 
-    /// Waits until the gateway has handled everything that was sent: only then does it answer for an unknown
-    /// connection.
+    /// Waits until the gateway has handled everything that was sent. It handles frames in order, so this sends data for
+    /// a connection that does not exist, and waits for the answer.
     async fn settle(&mut self) {
         let unknown = 1 << 40;
         self.send(unknown, Content::Data(Bytes::new())).await;
@@ -244,7 +244,8 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
         let mut read = vec![0; CHUNK];
         open.read_exact(&mut read).await.unwrap();
     }
-    // The late reader of the ended connection gets all bytes. Then the connection is removed.
+    // The other side has ended the connection, but its reader has not read yet. The reader still gets all bytes. Then
+    // the connection is removed.
     let mut all = Vec::new();
     ended.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len(), 10 * CHUNK);

@@ -65,7 +65,8 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     for (message, expected) in [
         (Some(Message::text(proof(HandshakeStep::Answers, "now"))), true),
         (Some(Message::binary(proof(HandshakeStep::Answers, "now"))), false),
-        // The next two messages: a proof for an earlier challenge, and a proof that the accepting gateway itself sent.
+        // The next message answers an earlier challenge. The one after it is a proof that the accepting gateway itself
+        // has sent.
         (
             Some(Message::text(proof(HandshakeStep::Answers, "before"))),
             false,
