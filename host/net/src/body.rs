@@ -96,7 +96,7 @@ impl Replay {
         body.map(ReplayBody::new)
     }
 
-    /// Returns whether the connection that sends the body has dropped it. It does so after reading it to the end.
+    /// Returns whether the connection has dropped the request's body, for example because it has sent the whole body.
     pub(crate) fn is_body_gone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -110,7 +110,7 @@ impl ClientRequest {
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// The size of a counted body, and a counter of the bytes that were sent.
+    /// The size of the whole body, and the counter of the bytes that were sent; `None` if nobody counts them.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 

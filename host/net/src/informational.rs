@@ -51,12 +51,14 @@ struct Credit {
 }
 
 impl Credit {
-    /// The credit that a server gets for each request. A slow server may report its progress every few seconds.
+    /// The informational responses that a server may send for one request: 64 heads, and 64 KiB. A slow server can use
+    /// them to report its progress every few seconds.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,
     };
-    /// The maximum number of requests whose unused credit adds up on an HTTP/2 connection.
+    /// The most credit that an HTTP/2 connection can save, as a number of requests. Each request adds its credit, and
+    /// unused credit is saved for later responses.
     const REQUESTS: usize = 64;
 
     fn grant(&mut self) {
@@ -158,7 +160,8 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // These bytes may also continue a request that was answered early. The credit then does no harm.
+            // Bytes are sent on an idle connection, so a request begins. The bytes may also be the rest of an earlier
+            // request, if the server answered before it had got all of that request. Then the new credit does no harm.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
@@ -198,7 +201,8 @@ impl ConnectionState {
     }
 }
 
-/// Counts the heads of informational HTTP/1 responses. Returns the next state if something else follows.
+/// Counts the heads of informational responses in bytes of an HTTP/1 connection. Returns the new state of the
+/// connection if something else follows them, such as the final response.
 fn count_heads(
     credit: &mut Credit,
     position: &mut HeadPosition,

@@ -10,7 +10,8 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client may take another permit while it holds fewer permits than this many times the number of free permits.
+/// The factor that divides permits fairly. A client gets another permit only while it holds fewer than three times as
+/// many permits as are free.
 const SHARE: usize = 3;
 
 /// A limit on the number of concurrent connections, requests or streams. Clones share the limit. `K` is the address or

@@ -40,7 +40,8 @@ use crate::{
 
 /// The pause after a connection could not be accepted. If file descriptors ran out, some may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The number of connections that may exceed the limit, if [`Handler::beyond_limit`] returns a handler for them.
+/// The number of connections that are accepted in addition to the limit, if [`Handler::beyond_limit`] returns a handler
+/// for them.
 const BEYOND_LIMIT: usize = 64;
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -61,9 +62,9 @@ pub trait RequestHandler: Clone + Send + Sync + 'static {
     /// Whether the metric `admittance_http_connections` counts the connections of this handler.
     const IS_COUNTED: bool;
 
-    /// Returns the handler of connections that exceed the limit, or `None`, the default, to close them at once. At most
-    /// 64 of these connections are open. When there are more, the oldest is closed, so that no client can keep others
-    /// out with open connections.
+    /// Returns a handler for connections that exceed the limit of the port. The default is `None`: these connections
+    /// are closed at once. With a handler, at most 64 of them are open. When another one arrives, the oldest is closed,
+    /// so that a client cannot keep others out by holding its connections open.
     fn beyond_limit(&self) -> Option<Self> {
         None
     }
@@ -103,7 +104,8 @@ pub struct ConnectionLimits {
 
 #[derive(Debug)]
 pub struct Listener {
-    /// A tokio listener would belong to the runtime that binds the port, which need not accept the connections.
+    /// A listener of tokio belongs to the runtime in which the port was bound. The connections may be accepted in
+    /// another runtime, so the listener of the standard library is used.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,

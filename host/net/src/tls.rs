@@ -44,7 +44,7 @@ pub enum TlsError {
     /// One of the CA certificates cannot be used. `number` is its position, which begins with 1.
     #[error("certificate {number} cannot be used: {source}")]
     Authority { number: usize, source: rustls::Error },
-    /// No CA is configured for a client to trust.
+    /// The list of CAs that a client should trust is empty.
     #[error("it holds no certificate; put the PEM of at least one CA there")]
     NoAuthority,
     /// The operating system has no CAs. `details` is empty, or contains the reason after a colon.

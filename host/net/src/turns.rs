@@ -18,18 +18,20 @@ use tokio::{
 /// The number of bytes that cost one unit of tokio's cooperative budget. A task yields after 128 units.
 const BYTES_PER_UNIT: usize = 1 << 10;
 
-/// The largest number of bytes that one system call reads. Without it, the reader's buffer would grow with the body.
+/// The largest number of bytes that one system call reads. Without this limit, the buffer of the reader would grow with
+/// the size of the body.
 const LARGEST_READ: u64 = 64 << 10;
 
-/// The largest number of bytes that one system call writes. The kernel would accept several MiB.
+/// The largest number of bytes that one system call writes. Without this limit, the kernel might accept several MiB at
+/// once, and other connections would wait meanwhile.
 const LARGEST_WRITE: usize = 128 << 10;
 
 const SLICES: usize = 16;
 
 /// An observer of the bytes that pass through a [`TurnTakingStream`].
 pub trait StreamObserver<S> {
-    /// Handles bytes that were received. Returns the units of tokio's cooperative budget that they cost in addition to
-    /// the cost of their length.
+    /// Handles bytes that were received. Returns how many units of tokio's cooperative budget they cost in addition.
+    /// The units for the number of the bytes are spent by the stream.
     fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Handles the first `written` bytes of these slices, which were sent.

@@ -119,8 +119,8 @@ impl UpstreamError {
     }
 }
 
-/// A guard for a request that may open a tunnel. As an extension of it, the guard lives as long as the request or
-/// tunnel.
+/// A guard for a request that may open a tunnel. The guard is in the extensions of the request, so it lives as long as
+/// the request or its tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
     /// A value that is dropped when the tunnel ends.
@@ -192,8 +192,9 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream for a single server. It shares the configuration, connection pool and tunnels of this
-    /// upstream, so all tunnels end together. The server gets the `Host` of the client's request, as web pages require.
+    /// Creates an upstream for a single server. It shares the configuration, the connection pool and the tunnels with
+    /// this upstream, so the tunnels of both end at the same time. The server gets the header `Host` of the client's
+    /// request, because web pages require it.
     pub fn beside(&self, server: UpstreamServer) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -347,7 +348,8 @@ impl Upstream {
             let mut request = self.request_to(server, head, attempts.is_last(), body);
             inject(&span, request.headers_mut());
             let reply = self.shared.pool.request(server, request).instrument(span.clone());
-            // The timeout begins after the request's body has been sent, because that time depends on the client.
+            // The timeout begins when the request's body has been sent. The time for sending the body depends on the
+            // client, so it does not count.
             let late = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;

@@ -181,7 +181,8 @@ impl Drop for WorkerSlot {
     }
 }
 
-/// Runs the requests of one HTTP/2 connection on all workers, because kube-apiserver, for example, sends very many.
+/// Runs the requests of one HTTP/2 connection on all workers. Otherwise, one worker would do all the work of a client
+/// such as kube-apiserver, which sends very many requests on a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 

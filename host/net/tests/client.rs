@@ -28,8 +28,8 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// Starts a server that answers one request with these bytes, endlessly if they are an informational response. The task
-/// returns the request.
+/// Starts a server that answers one request with `answer`. If the answer is an informational response, it is repeated
+/// until the client closes the connection. The task returns the request that the server has received.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());

@@ -105,7 +105,8 @@ async fn idle_connections_are_closed_after_a_while() {
     read_to(&mut stream, b"body").await;
     stream.write_all(REPLY).await.unwrap();
     assert_eq!(reply.await.unwrap(), "ok");
-    // The runtime advances the paused clock while all tasks wait, so the connection expires.
+    // The clock of the runtime is paused. While all tasks wait, the runtime advances it to the next timer, so the idle
+    // connection expires at once.
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }
 

@@ -262,7 +262,7 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // No update can follow this one, because the sender is dropped.
+    // The sender is dropped after this last update, so the request cannot wait for another one.
     sender.send_replace(followed_servers(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);

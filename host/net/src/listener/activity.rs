@@ -16,7 +16,8 @@ use super::{
 /// The time for which a connection may have no request. Most clients close idle connections earlier.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The state of a connection that determines its timeouts. hyper's own timeout for heads closes without a reply.
+/// The state of a connection, from which its timeouts follow. hyper has a timeout for the head of a request, too, but
+/// hyper closes the connection without a reply.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
@@ -50,7 +51,8 @@ pub(super) enum ConnectionExpiry {
     Revoked,
 }
 
-/// The next deadline of a connection. Without an `expiry`, bodies are checked for stalls, and nothing is closed.
+/// The time at which a connection has to be checked next. With an `expiry`, the connection is closed at this time.
+/// Without one, its bodies are checked for stalls, and the connection stays open.
 struct NextStep {
     at: Instant,
     expiry: Option<ConnectionExpiry>,
@@ -61,7 +63,8 @@ struct NextStep {
 pub(super) struct RequestInFlight(Activity);
 
 impl Inner {
-    /// Stalls are noticed at most an eighth of the timeout late.
+    /// Returns the interval for checking whether bodies stall. It is an eighth of the shortest timeout, so a stall is
+    /// noticed at most that much late.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -211,7 +214,8 @@ impl Activity {
         for transfer in transfers {
             is_reply_unread |= transfer.check(now);
         }
-        // An HTTP/2 connection stays open for its other requests.
+        // If the client does not read the reply, an HTTP/1 connection has to be closed. An HTTP/2 connection stays open
+        // for its other requests.
         is_reply_unread && !is_http2
     }
 }

@@ -32,7 +32,8 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a reply without hyper. A client that sends slowly may read slowly, too.
+/// The timeout for sending a reply without hyper, such as 408 to a client that sends too slowly. This client may read
+/// slowly, too.
 const REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection, which says that a record of a handshake follows.
 const TLS_HANDSHAKE: u8 = 22;
@@ -105,7 +106,8 @@ impl<H: RequestHandler> ClientConnection<H> {
                     client = %self.address,
                     "a client sent something else than TLS, such as plain HTTP; its URL must begin with https://"
                 );
-                // Unread data would reset the connection when it is closed, and the client might lose the reply.
+                // The data that the client has sent are read before the connection is closed. Otherwise, the kernel
+                // would reset the connection, and the client might lose the reply.
                 let _ = stream.try_read(&mut [0; 8192]);
                 self.reply(stream, "400 Bad Request", NEEDS_TLS).await;
             }

@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 use super::activity::Activity;
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// A stream that records when bytes are received and sent. If hyper or a tunnel drops it, the inner stream is handed
-/// back.
+/// A stream that records when bytes are received and sent. When hyper or a tunnel drops it, the receiver that `track`
+/// returned gets the inner stream.
 pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {
@@ -39,7 +39,7 @@ impl<S> StreamObserver<S> for Tracker<S> {
 
     fn released(&mut self, stream: S) {
         if let Some(released) = self.released.take() {
-            // `send` fails if nobody waits for the stream, which is then closed.
+            // `send` fails if nobody waits for the stream. Then the stream is dropped, which closes the connection.
             let _ = released.send(stream);
         }
     }

@@ -25,8 +25,9 @@ const LARGEST_CHUNK: usize = 16 * 1024;
 pub struct TransferLimits {
     /// The longest time for which a client may send nothing of a request's body, or read nothing of a reply.
     pub client: Duration,
-    /// The minimum rate of a client in bytes per second, or 0 for no minimum. The rate is computed each time the waits
-    /// for the client add up to the timeout `client`.
+    /// The minimum rate of a client in bytes per second, or 0 for no minimum. The times for which a body waits for the
+    /// client are added up. When the sum reaches the timeout `client`, the rate of the client is computed, and the sum
+    /// begins at 0 again.
     pub minimum_rate: u64,
     /// The longest time for which an upstream may read nothing of a request's body, or send nothing of a reply.
     pub upstream: Duration,
@@ -119,7 +120,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether the client was too slow. The rate is computed each time the waits for it add up to its timeout.
+    /// Returns whether the client was too slow. The times for which the body waited for the client are added up. Its
+    /// rate is computed only when the sum has reached the timeout of the client.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -255,7 +257,8 @@ impl TransferState {
 
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
-        // Without a reply so far, only the request's body is aborted. The error reply that follows has its own limits.
+        // If the reply has not begun, only the request's body is aborted. The client then gets an error reply, which
+        // has limits of its own.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
@@ -281,9 +284,10 @@ type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 struct LimitedBody {
     shared: Arc<TransferState>,
     direction: Direction,
-    /// The rest of a frame of the reply that was larger than [`LARGEST_CHUNK`].
+    /// The bytes of a reply that are still to be passed on. A frame that is larger than [`LARGEST_CHUNK`] is passed on
+    /// in several parts.
     rest: Bytes,
-    /// Keeps the request of a reply in flight until the reply ends.
+    /// The transfer, which the body of a reply holds until the reply ends. Until then, the request counts as in flight.
     transfer: Option<BodyTransfer>,
 }
 
@@ -306,7 +310,8 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper polls again only after it has sent the previous part of the body, so the wait for the reader ends.
+        // hyper polls a body again only after it has sent the previous part. So this poll shows that the reader has
+        // read that part, and the wait for the reader ends.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {

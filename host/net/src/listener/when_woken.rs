@@ -1,4 +1,5 @@
-//! A future for tasks that are often woken for other reasons than this future.
+//! Polls a future only after that future itself was woken. This saves polls in a task that is often woken for other
+//! reasons.
 
 use std::{
     pin::Pin,

@@ -10,7 +10,8 @@ use rustls_pki_types::UnixTime;
 use super::short_key::ShortKey;
 use crate::causes::without_link;
 
-/// Advice that is appended to messages about failed TLS connections. It depends on the client. Empty texts are omitted.
+/// Advice that is appended to messages about failed TLS connections. Each kind of client gives its own advice. An empty
+/// text is left out.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
     /// Advice on how to trust the CA of the server's certificate.
@@ -85,7 +86,8 @@ impl TlsAdvice<'_> {
                 "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // Version 1 has no subjectAltName. `openssl x509 -req` makes such certificates without extensions.
+                // A certificate of version 1 cannot have a subjectAltName. `openssl x509 -req` makes such certificates
+                // if no extensions are requested.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
                     "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),

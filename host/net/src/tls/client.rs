@@ -105,7 +105,8 @@ pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<C
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns a client configuration that trusts these CAs. If a server requests a certificate, it presents `identity`.
+/// Returns the TLS configuration of a client that trusts these CAs. If a server requests a certificate, the client
+/// presents `identity`.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }

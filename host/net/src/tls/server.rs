@@ -62,7 +62,8 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration without the TLS sessions of the previous one, so clients must present certificates again.
+/// Loads the TLS configuration of a server. The TLS sessions of the previous configuration cannot be resumed in it, so
+/// clients have to present their certificates again.
 fn load(
     usage: Usage,
     identity: &Identity,
@@ -143,7 +144,8 @@ impl TlsConnection {
 impl TlsMaterial<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
-            // Without a client certificate, or without CAs for client certificates, nothing can be revoked.
+            // Nothing can be revoked if the client has presented no certificate, or if the port has no CAs for client
+            // certificates.
             return true;
         };
         clients

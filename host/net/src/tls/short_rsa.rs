@@ -1,7 +1,9 @@
-//! Accepts signatures by RSA keys of 1024 bits and more. An operator may allow this until the keys are replaced.
+//! Accepts signatures by RSA keys of 1024 bits and more. An operator may allow such keys until they are replaced by
+//! longer ones.
 //!
-//! `ring` verifies signatures by keys of less than 2048 bits only if they are PKCS #1 with SHA-256, which CAs use. TLS
-//! 1.3 requires other signatures (PSS), so TLS 1.2 is used.
+//! The crypto library `ring` verifies signatures by keys of less than 2048 bits only if they have the form PKCS #1 with
+//! SHA-256. CAs use this form in certificates, but TLS 1.3 requires another form (PSS) in the handshake, so TLS 1.2 is
+//! used.
 
 use std::sync::{Arc, LazyLock};
 

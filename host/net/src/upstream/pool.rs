@@ -33,7 +33,8 @@ use tower::{BoxError, ServiceExt};
 use super::{UpstreamConnector, UpstreamServer};
 use crate::{body::ReplayBody, workers};
 
-/// The time after which an idle connection is closed, so that no request is sent while the server closes it.
+/// The time after which this program closes an idle connection to a server. Otherwise, the server might close the
+/// connection just when a request is sent on it.
 const IDLE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +74,7 @@ struct UpstreamConnection {
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The right of a reply to use its connection, which returns to the pool when this value is dropped.
+/// The right of a reply to use a connection. When this value is dropped, the connection returns to the pool.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
@@ -82,9 +83,11 @@ struct Lease {
 /// The body of a reply. Polling the body also sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// The connection of the reply. It is dropped after `incoming`, so that it does not wait for the rest of the body.
+    /// The right to use the connection of the reply. This field is dropped after `incoming`, so the connection does not
+    /// wait until somebody reads the rest of the body.
     lease: Option<Lease>,
-    /// An error of the body. It is returned by the next poll, so that the bytes before it can be sent first.
+    /// An error of the body that was not returned yet. It is returned one poll later, so that the bytes before it are
+    /// sent first.
     failure: Option<hyper::Error>,
 }
 
@@ -173,8 +176,9 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls without a waker, because the task that drives the connection polls again after each progress. The poll is
-/// unconstrained, because it could otherwise wait for a wake that never comes.
+/// Polls a future without a waker. None is needed, because the task that drives the connection polls the future again
+/// after each progress. The cooperative budget of tokio does not limit the poll, because a poll that it stops would
+/// wait for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -183,7 +187,7 @@ impl UpstreamConnection {
     /// Sends and receives what is possible now. Is ready when the connection has closed.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // A request in flight gets this error from hyper. Without one, the error does not matter.
+            // If a request is in flight, hyper gives it this error. If none is, the error does not matter.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
@@ -216,7 +220,7 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // This poll replaces the waker of the task that used the connection.
+        // The connection is polled once without a waker, so that it no longer wakes the task that has used it.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -276,7 +280,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // When a body fails, hyper's server discards unsent data. So the error is returned only by the next poll.
+            // If the body failed now, hyper's server would discard the data that it has not sent yet. So the error is
+            // returned by the next poll.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

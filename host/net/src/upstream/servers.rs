@@ -41,7 +41,8 @@ pub struct FollowedServer {
 /// The order in which a request tries the servers of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Each request begins with the server after the previous request's (round robin). Servers that are down come last.
+    /// The servers take turns (round robin): each request begins with the server after the one with which the previous
+    /// request began. Servers that are down come last.
     Turns,
     /// Only the first of the servers that register themselves, the master, is tried. If it refuses the connection, the
     /// request waits for a new master, up to the connect timeout. Configured servers are tried in their order.
@@ -124,7 +125,8 @@ impl ServerSet {
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // A server that has not registered again keeps its health.
+                // A server that is still registered keeps its health. A server that has registered again counts as a
+                // new one.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<ServerTarget>| {
                         target.server == followed.server && target.name == followed.name
