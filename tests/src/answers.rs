@@ -23,8 +23,8 @@ impl TimedAnswer {
     }
 }
 
-/// Returns the longest time for which an older table answered after the first answer of a newer one, and the version of
-/// the older table. `answers` must be in order of arrival.
+/// Returns the longest time for which an older table still gave answers after a newer table had given its first one,
+/// and the version of this older table. `answers` must be in the order of arrival.
 pub fn longest_overlap(answers: &[TimedAnswer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);

@@ -2,7 +2,8 @@
 /// both builds equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BuildComparison {
-    /// The median of the ratios of this build's rounds to the other build's rounds. Above 1 if this build is better.
+    /// The median over all rounds, in each of which the result of this build is divided by that of the other build.
+    /// Above 1 if this build is better.
     pub ratio: f64,
     /// A confidence interval of the true median ratio. Its level is 99 % for twelve rounds.
     pub range: (f64, f64),
@@ -19,7 +20,7 @@ pub enum RoundVerdict {
 }
 
 impl BuildComparison {
-    /// A smaller difference from 1 does not count, because the layout of code changes the speed this much.
+    /// The smallest difference from 1 that counts. Smaller ones can come from the layout of the code in memory alone.
     const LEAST: f64 = 0.01;
 
     /// Compares the measured rounds of this build with the rounds of the other build. Higher values are better. Returns

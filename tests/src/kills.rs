@@ -24,7 +24,8 @@ pub struct Kills {
 
 #[derive(Clone, Debug, Default)]
 pub struct KillResult {
-    /// The number of kills while the program applied a new set whose modules it had to fetch and compile.
+    /// The number of times that the program was killed while it applied definitions with new modules, which it had to
+    /// fetch and compile.
     pub new: u32,
     /// The number of kills while the program applied a set whose modules were all in the store.
     pub known: u32,
@@ -40,7 +41,7 @@ pub struct KillResult {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KillMoment {
-    /// The program applies a set whose modules it has to fetch and compile.
+    /// The program is killed while it applies definitions with new modules, which it has to fetch and compile.
     New,
     /// The program applies a set whose modules are in its store.
     Known,
@@ -188,7 +189,8 @@ impl KillScene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The different versions show which module each stage runs.
+            // The module in the file has another version than the module at the URL, so a response shows which of them
+            // each stage has run.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -200,7 +202,8 @@ impl KillScene {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Applies the definitions or starts the program, and kills it. Returns whether it had reported success.
+    /// Starts the program or sends it the definitions, as `moment` says, and kills it after `delay`. Returns whether
+    /// the program had replied that the definitions are in use.
     async fn interrupt(
         &self,
         program: &mut Admittance,

@@ -52,8 +52,8 @@ pub use swaps::{SwapResult, Swaps};
 pub use upstream::{FakeUpstream, ReplyGate, UpstreamReplyForm, UpstreamRequest};
 pub use versions::Versions;
 
-/// Compiles and runs the examples in the README and on the page for plugin authors. This is not done in the SDK,
-/// because its package does not contain that page.
+/// Compiles and runs the examples in the README and on the page for plugin authors. The crate of the SDK cannot do
+/// this, because its package does not contain the page.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]

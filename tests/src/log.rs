@@ -54,7 +54,8 @@ impl ProgramLogLine {
     }
 }
 
-/// Waits for the first line at or after line number `from` that matches, and returns it. Lines before the call count.
+/// Waits for the first line that matches, from the line number `from` on, and returns the line. Lines that were written
+/// before this call are searched, too.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<ProgramLog>,
     from: usize,

@@ -31,7 +31,8 @@ pub fn slow() -> Result<Vec<u8>, Error> {
 
 /// Returns a component that passes the structural checks, but compiles so slowly that a limit stops the compiler.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // The limits of control-flow merges in a function and in a module are almost reached.
+    // The module is just below two limits: that on control-flow merges in a function, and that on control-flow merges
+    // in a module.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
@@ -54,7 +55,8 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let metadata =
         r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
-    // The operation is at 0, the strings of the host call are at 64, and its responses are at 1024.
+    // Addresses in the policy's memory: the operation is at 0, the strings of the host call are at 64, and the policy's
+    // responses are at 1024.
     compiled(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))

@@ -38,7 +38,8 @@ pub struct FinishedProgram {
     pub stderr: String,
 }
 
-/// The interval for checking what cannot be awaited. A shorter one would take processor time from the program.
+/// The interval between two checks of a condition that the program does not announce. A shorter interval would take
+/// processor time from the program.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A position in the log of the program under test.
@@ -137,7 +138,8 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // This URL cannot be reached. The error message then contains `not-listening`.
+            // There is no address, so the URL names a host that does not exist. The message of the error then contains
+            // `not-listening`.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }

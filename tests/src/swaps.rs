@@ -22,7 +22,8 @@ pub struct Swaps {
 pub struct SwapResult {
     /// The counts of the clients that sent requests while the module was replaced.
     pub load_counts: LoadCounts,
-    /// The time from the renaming of each version's module to the first response with this version; ascending.
+    /// For each version, the time from the replacement of the module to the first response with this version. The times
+    /// are in ascending order.
     pub latencies: Vec<Duration>,
     /// The resident memory of the program before the first replacement, in bytes. It was measured under load.
     pub memory_before: u64,
@@ -50,7 +51,8 @@ store: { directory: store, sizeLimit: 64MiB }
 ";
 
 impl Swaps {
-    /// Replaces the module `rounds` times. After each, calls `progress` with its number and the counts of the clients.
+    /// Replaces the module `rounds` times. After each replacement, calls `progress` with the number of the replacement
+    /// and the counts of the clients.
     pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<SwapResult, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;

@@ -30,7 +30,8 @@ pub struct FakeUpstream {
 pub enum UpstreamReplyForm {
     /// The reply is like that of a BCS scheduler, with the object of the request in `data`.
     Envelope,
-    /// The reply is like that of a small JSON API: the object that was last written to the path of the request.
+    /// The server behaves like a small JSON API: it replies with the object that was last written to the path of the
+    /// request.
     Plain,
 }
 
@@ -93,8 +94,8 @@ impl FakeUpstream {
         Self::start_with(any_port(), None, Bodies::Returned, UpstreamReplyForm::Envelope).await
     }
 
-    /// Starts like [`forgetful`](Self::forgetful), but returns no objects, so that large ones do not delay other
-    /// requests.
+    /// Starts a server like [`forgetful`](Self::forgetful), whose replies do not contain the objects of the requests.
+    /// So large objects do not delay other requests.
     pub async fn discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, UpstreamReplyForm::Envelope).await
     }
@@ -227,7 +228,7 @@ async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> R
     }
 }
 
-/// Replies with the object that the recorded requests have last written to this path.
+/// Replies with the object that was last written to this path. `received` are the requests to this server so far.
 fn written(received: &[UpstreamRequest], path: &str) -> Response {
     let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());

@@ -74,7 +74,7 @@ const POLICIES: [BodyShape; 2] = [
     ]),
 ];
 
-/// The type of a version of an application or a process. Versions of daemonsets differ: they have no `raw_json`.
+/// The type of a version of an application or a process. A version of a daemonset has another type, without `raw_json`.
 pub(super) const VERSION: BodyShape = Object(&[
     SchedulerField("ID", must(&Text)),
     SchedulerField("Name", must(&Text)),

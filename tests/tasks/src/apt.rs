@@ -25,7 +25,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Fetches package lists into `directory`. `purpose` begins error messages, such as `the browser comes`.
+    /// Fetches the package lists of apt into `directory`. `purpose` is the beginning of error messages, such as `the
+    /// browser comes`, which continue with `from the packages of Debian 12`.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),
@@ -76,7 +77,7 @@ impl Apt {
         option("Dir::Etc::SourceParts", self.directory.join("sources").into());
         option("Dir::State::Lists", self.lists().into());
         option("Dir::Cache", self.cache().into());
-        // apt must not switch to another user, because only root may do that.
+        // apt usually downloads as another user. Only root can switch to another user, so this is turned off.
         option("APT::Sandbox::User", "".into());
         command.arg("--quiet").current_dir(self.packages());
         command
@@ -143,7 +144,8 @@ impl Apt {
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();
-        // An earlier attempt may have left an older version of the file.
+        // An earlier attempt may have left an older version of the file. So there can be several files, and the newest
+        // is used.
         found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
         found.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(

@@ -47,7 +47,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Returns the directories. They are not in `CARGO_TARGET_DIR`, so that all target directories share them.
+    /// Returns the directories of the build. They are always in `target`, even if `CARGO_TARGET_DIR` names another
+    /// directory, so that the programs are built only once.
     fn new() -> Self {
         Self {
             top: root().join("target/kubernetes"),

@@ -25,7 +25,7 @@ use crate::{
 /// The arguments of `cargo task dist`.
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
-    /// Package this program instead of compiling a release, to try the packages.
+    /// Package this compiled program, to try the packages without compiling a release.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Package the program for this architecture, `x86_64` or `aarch64`. If that is not this machine's architecture,

@@ -25,7 +25,7 @@ use crate::{
 /// The timeout for each input of a fuzz target, in seconds. It is long enough for a busy machine.
 const TIMEOUT: u32 = 30;
 
-/// The maximum length of the inputs that are generated, in bytes. Longer inputs would be mutated more slowly.
+/// The maximum length of generated inputs, in bytes. libFuzzer takes longer to mutate longer inputs.
 const LONGEST: u32 = 8192;
 
 const SHOWN: usize = 40;
@@ -40,8 +40,8 @@ pub(crate) struct Fuzz {
     /// The number of targets that run concurrently.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Passed on to the target's program, which then runs in the foreground; needs exactly one target. A file of
-    /// `target/fuzz/artifacts` is tried again, and `-help=1` shows the options of libFuzzer.
+    /// Arguments for the program of a single target, which then runs in the foreground. A file of
+    /// `target/fuzz/artifacts` makes it try this input again, and `-help=1` shows the options of libFuzzer.
     #[arg(last = true)]
     rest: Vec<OsString>,
 }
@@ -202,7 +202,8 @@ fn summary(said: &str) -> String {
     )
 }
 
-/// Returns the words in the corpus as a dictionary. Without a sanitizer, libFuzzer does not see compared strings.
+/// Returns the words in the corpus as a dictionary for libFuzzer. libFuzzer finds the strings with which a program
+/// compares its input only if a sanitizer is used, and none is used here.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
     for entry in fs::read_dir(seeds).map_err(at(seeds))? {

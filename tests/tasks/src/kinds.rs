@@ -26,7 +26,7 @@ const RESULT: &str = "host/conditions/src/structure/builtin.txt";
 pub(crate) struct ClusterTool {
     /// The source of k8s.io/client-go.
     client_go: PathBuf,
-    /// The version of client-go, which is noted in the file.
+    /// The version of client-go, which is written into the generated file.
     version: String,
 }
 
@@ -82,7 +82,8 @@ impl Yaml {
                 }
                 continue;
             }
-            // A list, and the key after it, may be indented as much as the key of the list.
+            // The list has ended: this line is the next key, which YAML allows to be indented as much as the items of
+            // the list.
             if !items.is_empty() {
                 break;
             }
@@ -215,7 +216,8 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // The default of a field matters only if the field can be a key of a list.
+            // A default is needed only for a field that can be a key of a list. Such fields have the default `TCP` or
+            // an empty text.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }

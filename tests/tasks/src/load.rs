@@ -49,7 +49,8 @@ pub(crate) fn run(arguments: &ProxyLoad, servers: &[(&'static str, PathBuf)]) ->
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// A process that keeps one core busy until its standard input is closed, even because this program was killed.
+/// A process that keeps one core busy. It ends when its standard input is closed, which also happens if this program is
+/// killed.
 struct Busy(Child);
 
 impl Busy {

@@ -102,7 +102,7 @@ enum Task {
     /// Change modules under load and kill the program, and then replicas of it, for about half an hour; then measure an
     /// audit of many objects, and a start with many chains.
     Soak {
-        /// The number of changes to chains that three replicas and three drivers serve; 0 for none.
+        /// The number of changes to the chains of three replicas and three drivers; 0 for none.
         #[arg(long, default_value_t = 500)]
         changes: u32,
         /// Passed on to the task's program; see `cargo task soak -- --help`.
@@ -121,7 +121,8 @@ enum Task {
     Screenshots,
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),
-    /// Write the fields of Kubernetes' own kinds, which the program contains, from the source of client-go.
+    /// Generate the file with the fields of Kubernetes' own kinds from the source of client-go. The file is part of the
+    /// program.
     Kinds(kinds::ClusterTool),
     /// Install the compilation target of plugins if it is missing.
     Target,
@@ -267,7 +268,8 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
 
 /// Compiles the driver, the demo, and the tests with an API server.
 ///
-/// The whole workspace and a test are selected for the features of dependencies in `cargo test --workspace`.
+/// The whole workspace and the test `whole` are selected only so that dependencies get the same features as in `cargo
+/// test --workspace`, and are not compiled twice.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -276,7 +278,8 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compiles the driver and the demo. With the test `help`, dependencies get the same features as in `build_programs`.
+/// Compiles the driver and the demo. The test `help` is compiled as well, only so that dependencies get the same
+/// features as in `build_programs`.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -285,7 +288,8 @@ fn build_demo() -> Result<(), Error> {
     ))
 }
 
-/// Compiles release builds. The benchmarks are selected only so that dependencies get the features of `build_programs`.
+/// Compiles release builds. The benchmarks are compiled as well, only so that dependencies get the same features as in
+/// `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(

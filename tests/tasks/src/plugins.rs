@@ -87,7 +87,7 @@ fn copy_all(plugins: &[PluginPackage], to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Compiles the policies of the tests into the target directory of the plugins, although they are a separate workspace.
+/// Compiles the policies of the tests. They are a workspace of their own, but use the target directory of the plugins.
 fn build_policies() -> Result<(), Error> {
     target::install(OF_POLICIES)?;
     let mut arguments: Vec<OsString> = [

@@ -8,7 +8,7 @@ use crate::{
     folders::at,
 };
 
-/// The beginning and the end of the names of those pictures that belong to the manual. The tests write more pictures.
+/// The tests write many pictures. The pictures for the manual have names with this beginning and this end.
 const PICTURES: (&str, &str) = ("manual-", "-light.png");
 
 /// The program that reduces pictures to 256 colours and so to a third of their size, with its package.

@@ -15,7 +15,8 @@ struct Count {
     failed: u64,
 }
 
-/// Runs the tests of the whole workspace, and continues after failures. `servers` are environment variables with paths.
+/// Runs the tests of the whole workspace, and continues after a failed test. `servers` are the environment variables
+/// that tell the tests where the programs of servers are.
 pub(crate) fn run(
     rest: impl IntoIterator<Item = OsString>,
     servers: impl IntoIterator<Item = (&'static str, PathBuf)>,

