@@ -130,7 +130,8 @@ impl Catalog {
             return Ok(FetchedModule::new(bytes, digest).accept_unsigned(reference));
         }
         let rule = inner.rule(reference).await?;
-        // The file is read through its path without symbolic links, because the policy was applied to this path.
+        // The signature policy was applied to the resolved path of the file, without symbolic links. The file is read
+        // through this same path, so that a link that changes in between cannot lead to another file.
         let source = rule.as_ref().and_then(|rule| rule.source.path());
         let path = source.unwrap_or(path).to_owned();
         let target = {

@@ -38,8 +38,8 @@ impl Default for NetworkConfig {
     }
 }
 
-/// The progress of a fetch or a push. The variants are in the order in which they are reported. If a module is in the
-/// store, nothing is reported.
+/// The progress of fetching or pushing a module. The variants are in the order in which they are reported. No progress
+/// is reported for a module that is already in the store.
 #[derive(Clone, Debug)]
 pub enum FetchProgress {
     /// The transfer of the module starts. It starts again after each [`Retrying`](Self::Retrying).

@@ -153,7 +153,8 @@ impl Fetch<'_> {
             return Err(self.not_fetched());
         };
         match self.inner.checked_offline(self.reference, found).await {
-            // The module may have been signed after it was fetched, so the error says that fetching it may help.
+            // The signatures that were stored with the module do not satisfy the policy. The module may have been
+            // signed after it was fetched, so the error says that fetching it may help.
             Err(Error::Signature(_)) => Err(self.not_fetched()),
             checked => checked,
         }

@@ -87,7 +87,7 @@ pub enum CompiledCode {
     Memory(Vec<u8>),
 }
 
-/// Marks an entry of the store that contains its own digest.
+/// The bytes that mark a file of the store as an entry with a digest of its own content.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
@@ -110,7 +110,8 @@ impl Store {
         let store = Self { directory, maps_code };
         for kind in StoreEntryKind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // The store may be read-only, because its entries can nevertheless be read.
+                // The directory may be on a read-only disk. This is no error, because the existing entries can still be
+                // read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -181,7 +182,8 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // A file of the same size is not written again.
+        // If the store has a file of the same size under this digest, it has the module already. The file is not
+        // written again.
         let path = self.path(StoreEntryKind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -302,7 +304,8 @@ fn warn_unless_missing(path: &Path, error: &io::Error) {
     }
 }
 
-/// Reads a compiled form; returns `None` if the file is damaged. With `mapped`, the code is not read.
+/// Reads a compiled form; returns `None` if the file is damaged. If `mapped` is given, the code is not read into
+/// memory, because the file at this path is mapped later.
 fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
     let mut trailer = [0; TRAILER];
     let Some(end) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
@@ -340,7 +343,8 @@ fn remove_damaged(path: &Path) {
 }
 
 fn remove_unlocked(path: &Path) {
-    // The lock is held until the file is removed.
+    // A program that uses a file holds its lock, so only unlocked files are removed. This function holds the lock
+    // itself until the file is gone.
     if let Ok(file) = file::open(path)
         && file.try_lock().is_ok()
     {

@@ -96,7 +96,8 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// Images with archive layers are small, so a broken download starts again from the first byte.
+    /// Downloads and unpacks a layer that is an archive with the module in it. Such images are small, so a download
+    /// that breaks is not resumed; it starts again from the first byte.
     async fn unpacked(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;

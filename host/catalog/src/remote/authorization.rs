@@ -69,7 +69,8 @@ impl Repository<'_> {
             ));
         }
         let repository = self.artifact.repository();
-        // The first request of a push only asks whether a blob exists, so its challenge is for read access.
+        // A push begins with a request that only asks whether a blob exists. The registry's challenge to this request
+        // names only the right to read, so this program names the right to push itself.
         let scope = match self.access {
             RegistryAccess::Pull => {
                 parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull"))

@@ -117,7 +117,8 @@ impl Fetch<'_> {
             let before = received.bytes.len();
             let headers = download.headers(received);
             let attempt = async {
-                // The last attempt received all bytes before the connection broke.
+                // The previous attempt received all bytes, and then the connection broke. Nothing is missing, so no
+                // further request is sent.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(DownloadAttempt::Complete { validator: None });
                 }
@@ -284,7 +285,8 @@ impl DownloadedBytes {
     }
 }
 
-/// Removes the file after an error. The download then continues in memory.
+/// Runs `work` on the file of a partial download. If `work` fails, the file is removed and `None` is returned; the
+/// download then continues in memory.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,

@@ -19,7 +19,8 @@ impl Fetch<'_> {
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
         {
-            // The module was stored for another reference, or the record was lost.
+            // The store has this module, but no record that the URL was resolved to it. This happens if the module was
+            // stored for another reference, or if the record was lost.
             let found = FetchedModule::new(bytes, digest);
             self.record(&found, None).await?;
             return Ok(found);
@@ -70,7 +71,8 @@ impl FetchClient {
             let url = signature_url(url, suffix);
             let content = match self.get_small(&url, SIGNATURE_SIZE_LIMIT, progress).await {
                 Ok(Some(content)) => Blob(content.into()),
-                // Object stores reply with 403 to a request for a missing object if the client may not list objects.
+                // A missing signature is no error. Object stores such as S3 reply with 403 instead of 404 to a request
+                // for a missing object if the client may not list objects.
                 Ok(None) | Err(Error::Unauthorized { .. }) => continue,
                 Err(error) => return Err(error),
             };

@@ -44,7 +44,8 @@ impl Partial {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // If another writer has completed the download, its file is now a module, so the file is opened again.
+            // Another writer may have completed the download before this program got the lock. The locked file has then
+            // become a module, so the path of the partial download is opened again.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -57,7 +58,8 @@ impl Partial {
         }))
     }
 
-    /// Reads the bytes received so far (none if they exceed `limit`), and the validator of their version.
+    /// Reads the bytes that were received so far, or no bytes if they exceed `limit`. Also reads the validator (`ETag`)
+    /// of the version that these bytes belong to.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {
@@ -75,7 +77,8 @@ impl Partial {
             .store
             .sealed(StoreEntryKind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
-        // After a crash of the machine, the file may have gaps, which an older validator would not reveal.
+        // A crash of the machine can leave gaps in the file, which a validator (`ETag`) from before the crash does not
+        // reveal. So the validator is used only if the machine was not restarted since it was recorded.
         let validator = recorded.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())

@@ -140,7 +140,8 @@ impl Catalog {
 
 impl Repository<'_> {
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
-        // The body of the request may outlive the callback `progress`, so it only updates a shared counter.
+        // The HTTP client may keep the body of the request longer than the callback `progress` lives. So the body does
+        // not call `progress`, and only updates a shared counter.
         let sent = Arc::new(AtomicU64::new(0));
         let upload = self.push_blob(module, &sent);
         tokio::pin!(upload);

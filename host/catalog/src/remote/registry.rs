@@ -145,7 +145,8 @@ impl Repository<'_> {
         };
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
-        // After a redirect, the challenge may be of another origin, which must not get the registry's credentials.
+        // A redirect may have led to another origin, and the challenge may come from there. That origin must not get
+        // the registry's credentials.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }
@@ -206,7 +207,8 @@ impl Repository<'_> {
 }
 
 impl FetchClient {
-    /// An invalid certificate is an error, and no reason to use http.
+    /// Returns the scheme for a registry, `https` or `http`. If a registry uses `https` with an invalid certificate,
+    /// this is an error: the program does not fall back to `http`.
     async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {

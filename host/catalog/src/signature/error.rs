@@ -40,7 +40,8 @@ pub enum SignatureError {
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         reference: Box<ModuleReference>,
-        /// The reason why data of the module do not belong together, as a clause.
+        /// The reason why the parts of a module, such as its bytes and its manifest, do not belong together. It is a
+        /// clause.
         problem: String,
     },
     #[error("module or signature {path}: {source}", path = path.display())]

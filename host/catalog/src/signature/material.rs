@@ -157,7 +157,8 @@ pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, Signa
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
-        // If the path of the reference is no symbolic link, the resolved path is in the same directory.
+        // If the path of the reference is no symbolic link, the resolved path has the same files next to it. They need
+        // not be read a second time.
         if !path.is_symlink() {
             break;
         }

@@ -180,7 +180,8 @@ fn file(path: &str) -> Result<SourcePatterns, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // If the file itself is a link, it never matches.
+    // Symbolic links are resolved in the directory of a pattern, but not in its last part, which is the file itself. If
+    // the file is a symbolic link, the pattern never matches it.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))
@@ -265,7 +266,8 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// An empty last part is normal, because servers serve directories under such paths.
+/// Returns whether a path has an empty part, a `.` or a `..`. An empty part at the end is allowed, because URLs of
+/// directories end with a slash.
 fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {

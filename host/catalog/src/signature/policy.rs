@@ -129,7 +129,8 @@ pub struct Keyless {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRequirement {
     pub certificate: SigningCertificate,
-    /// The trust root for the signature's log entry, at whose time the certificate must have been valid.
+    /// The trust root that verifies the log entry of the signature. The certificate must have been valid at the time of
+    /// this entry.
     pub trust_root: Option<TrustRoot>,
     /// Whether a signature without a log entry is refused.
     pub must_be_logged: bool,

@@ -124,7 +124,8 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
     let certificate = &certified.certificate;
-    // The policy's certificate replaces the one that was found with the signature.
+    // The signature must be verified with the policy's certificate. If another certificate was stored with the
+    // signature, it is replaced in this copy.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,
@@ -148,7 +149,8 @@ pub(super) fn by_certificate(
     let logged = opened.bundle.as_ref().filter(of_certificate);
     match (logged, &certified.trust_root) {
         (Some(bundle), Some(root)) => {
-            // The chain is skipped here, because it was verified when the requirement was read.
+            // The chain of the certificate is not verified again, because it was verified when the requirement was read
+            // from the configuration.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             root.verifier()
                 .verify(opened.signed.content(artifact), bundle, &policy)

@@ -93,10 +93,11 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // The parts are joined one by one, because `join` would append a `/` if there are none.
+                // The parts are appended one by one. If there are none, `join` would append a `/`.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
-            // The file or its directory may be missing, but a symbolic link whose target is missing is an error.
+            // The file may be missing, and so may its directory; the search then continues in the directory above. But
+            // a symbolic link whose target is missing is an error.
             Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
                 return Err(error);
             }

@@ -95,7 +95,8 @@ async fn an_interrupted_download_is_resumed() {
             vec![ResponseFault::Cut(MEGABYTE)],
             vec![None, Some(MEGABYTE)],
         ),
-        // The connection breaks more often than attempts are allowed, but attempts that make progress do not count.
+        // The connection breaks more often than a download may be attempted. But every attempt receives many bytes, and
+        // such attempts do not count.
         (
             tag,
             false,
@@ -104,7 +105,8 @@ async fn an_interrupted_download_is_resumed() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // Without a validator, only a pinned digest shows whether the server still has the same version.
+        // The server sends no validator (`ETag`). The program cannot know whether the server still has the same
+        // version, unless the digest is pinned, so the download starts from the beginning.
         (None, false, vec![ResponseFault::Cut(MEGABYTE)], vec![None, None]),
         (
             None,
@@ -206,7 +208,8 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
         let received = site.received();
         let last = &received.last().unwrap().headers;
-        // Up to 256 KiB were buffered, but not yet written to disk, so they are downloaded again.
+        // The program buffers up to 256 KiB before it writes them to disk. These bytes are lost when the download
+        // breaks, so they are downloaded again.
         let start: usize = last["range"]
             .trim_matches(|c: char| !c.is_ascii_digit())
             .parse()

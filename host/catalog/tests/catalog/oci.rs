@@ -132,7 +132,8 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     }
 }
 
-/// `wash push` used to write the media type of the row `component`. Istio and Envoy Gateway use the compat variant.
+/// The row `component` has the media type that `wash push` used to write. The rows with archives are images of the
+/// compat variant, as Istio and Envoy Gateway use them.
 #[tokio::test]
 async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let mut scene = CatalogScene::new();

@@ -123,7 +123,8 @@ fn files_of_killed_programs_are_removed_but_not_files_in_use() {
     for path in [&old, &used] {
         File::open(path).unwrap().set_modified(long_ago).unwrap();
     }
-    // The files `written` and `used` are locked, as by a program that writes or reads them, so they are not removed.
+    // The file `written` is locked as by a program that writes it, and the file `used` as by a program that reads it.
+    // Locked files are not removed.
     let (writer, user) = (File::open(&written).unwrap(), File::open(&used).unwrap());
     writer.lock().unwrap();
     user.lock().unwrap();

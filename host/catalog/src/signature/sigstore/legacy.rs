@@ -38,7 +38,8 @@ struct EntryKind {
     version: String,
 }
 
-/// Builds a bundle. Without a log's promise, it will be refused, because the time of the signature is unknown.
+/// Builds a bundle from the parts of a signature. `log` is a log's promise to include the signature. A bundle without
+/// it will be refused, because nothing proves the time of the signature.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,

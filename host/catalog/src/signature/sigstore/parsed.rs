@@ -108,7 +108,8 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Returns the bytes with which a bundle is verified: `artifact` for a statement, and otherwise the signed bytes.
+    /// Returns the bytes with which a bundle must be verified: the signed payload if there is one, and otherwise
+    /// `artifact`.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,
@@ -128,7 +129,8 @@ impl SignedContent<'_> {
                         actual,
                     })
                 }
-                // A digest with another hash need not be compared, because the signature covers the artifact itself.
+                // Only a SHA-256 digest is compared here. This is enough, because the signature covers the artifact
+                // itself, and is invalid for any other artifact.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),

@@ -73,7 +73,8 @@ impl CryptoProvider for RingProvider {
             .map_err(|_| invalid(scheme))
     }
 
-    /// ring cannot verify the signature of a digest, and every crate for RSA has open advisories.
+    /// Verifies the signature of a digest. ring cannot do this, so other crates do it. RSA is not supported here,
+    /// because every crate for RSA has open security advisories.
     fn verify_prehashed(
         &self,
         scheme: SigningScheme,

@@ -108,7 +108,8 @@ impl TrustRoot {
         &self.0.verifier
     }
 
-    /// The identity is checked afterwards, so that a wrong identity and an invalid proof get different errors.
+    /// Returns the policy for sigstore's verifier, which accepts any identity. The identity is checked after that, so
+    /// that a wrong identity and an invalid proof get different errors.
     pub(super) fn policy(&self) -> VerificationPolicy {
         let policy = VerificationPolicy::any_identity();
         if self.0.has_certificate_logs {
