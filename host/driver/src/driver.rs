@@ -303,7 +303,8 @@ fn leader_and_replicas(
 }
 
 async fn serve(front: Arc<dyn FrontKind>, serving: FrontEndHandler) {
-    // Tunnels run on the same threads as connections, and outlive the connections on which they were opened.
+    // A tunnel, such as a WebSocket, runs on the same threads as the connection on which it was opened, but may live
+    // longer than this connection. So the threads are kept until all tunnels have ended.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
     let stopping = async {
         stop.graceful.cancelled().await;

@@ -60,7 +60,8 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the configured servers of the upstream; none without an upstream, or if its servers are discovered.
+    /// Returns the servers of the upstream that are listed in the configuration. The list is empty if there is no
+    /// upstream, or if the servers are discovered.
     fn servers(&self) -> &[UpstreamServer] {
         &[]
     }
@@ -293,7 +294,8 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
-        // The key is unknown. `fields` reports it, and suggests the key that was probably meant.
+        // There are keys, but none of them names a dialect. Nothing is reported here, because `fields` reports unknown
+        // keys and suggests the key that was probably meant.
         [] if !node.children().is_empty() => None,
         [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {

@@ -86,7 +86,8 @@ struct FrontState<S> {
     metrics: FrontMetrics,
 }
 
-/// Keeps the metrics, because finding a metric by its labels takes longer than counting.
+/// The metrics of a front end. They are looked up once and kept, because finding a metric by its labels takes longer
+/// than counting.
 #[derive(Debug)]
 struct FrontMetrics {
     requests_in_flight: Gauge,
@@ -193,7 +194,8 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The front end sees only that the body ended early, so the reason for the stall is taken instead.
+                // The transfer of the body stalled. The front end only knows that the body ended early, so its answer
+                // is dropped, and the client gets one that names the stall.
                 Some(stall) => stall,
             }
         };

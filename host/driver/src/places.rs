@@ -32,7 +32,8 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns whether all replicas of this front end read the same place, so that by default they go live together.
+    /// Returns whether all replicas with this front end read their definitions from one shared place. If they do, a
+    /// change of the definitions goes live on all replicas together by default.
     fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
         false
     }

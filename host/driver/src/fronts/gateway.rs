@@ -124,7 +124,8 @@ impl FrontKind for Gateway {
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         let accounts = self.accounts()?;
         let is_read = async {
-            // The gateway owns the sender, so the wait does not fail.
+            // The wait ends with an error only if the sender of the changes is dropped. The gateway owns the sender, so
+            // this does not happen.
             let _ = accounts.changes().wait_for(Option::is_some).await;
         };
         Some(is_read.boxed())

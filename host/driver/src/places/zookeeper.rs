@@ -12,7 +12,8 @@ use crate::{Connections, FrontConfig, config::node_path};
 /// The default node: bcs-mesos-driver keeps its definitions there.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
-/// The definitions in ZooKeeper nodes of the cluster, BCS's `admissionwebhooks`. All drivers of the cluster share them.
+/// The definitions that BCS calls `admissionwebhooks`. They are stored in ZooKeeper nodes of the cluster, which all
+/// drivers of the cluster share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperNodes {
     /// The ZooKeeper node that has a child for each namespace. Default: `/blueking/admissionwebhook`.

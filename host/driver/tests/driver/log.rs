@@ -7,10 +7,11 @@ use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt 
 #[derive(Clone, Default)]
 pub(crate) struct TestLog(Arc<Mutex<Vec<u8>>>);
 
-/// Collects the log lines of its thread as long as it exists.
+/// Collects the log lines of the current thread until this guard is dropped.
 pub(crate) struct LogGuard {
     _subscriber: DefaultGuard,
-    /// The second subscriber, because of which `tracing` asks the subscriber of each thread whether to log a line.
+    /// A second subscriber, which receives nothing. While there are two, `tracing` asks the subscriber of the current
+    /// thread for each line, instead of deciding for all threads at once.
     _second: tracing::Dispatch,
 }
 

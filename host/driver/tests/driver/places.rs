@@ -79,7 +79,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
     let limits = |setup: Setup| {
         setup.on_this_thread().limits(|limits| {
             limits.body = SIZE;
-            // The limit leaves room for four bodies, and for the first bytes of more.
+            // The memory is enough for four complete bodies, and for the first bytes of further ones.
             limits.body_memory = Some(4 * SIZE + 100);
         })
     };
@@ -105,7 +105,8 @@ async fn unfinished_bodies_share_a_memory_limit() {
         let address = if is_admin { driver.admin } else { driver.address };
         let request = large_and_unfinished(path, kind, SIZE);
         let mut open = Vec::new();
-        // A client's share is three quarters of the memory, which hold three of the bodies, so one of four is refused.
+        // One client may use three quarters of the memory, which is enough for three of these bodies. So one of the
+        // four requests is refused.
         for _ in 0..4 {
             let mut stream = connect_from(OTHER, address).await;
             write(&mut stream, &request).await;

@@ -155,7 +155,8 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
-        // In TLS 1.3, a client that was refused notices this only when it reads.
+        // A refused client completes its handshake in TLS 1.3, and notices the refusal only when it reads. So a request
+        // is sent too.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;

@@ -31,7 +31,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // The mistake in `tls` was already reported.
+        // The section `tls` is present but invalid. Its mistake was reported when the section was read.
         (None, Some(_)) => return None,
         (None, None) => {}
     }

@@ -76,7 +76,8 @@ fn a_minimal_configuration_has_the_documented_defaults() {
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
     assert!(config.front.downcast_ref::<ReviewsConfig>().is_some());
-    // kube-apiserver sends reviews until it notices that the endpoint is gone, so the default delays the shutdown.
+    // kube-apiserver keeps sending reviews until it notices that the endpoint is gone. So a webhook server that is
+    // stopping serves for 5 s longer by default.
     assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
     for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {
         let text = format!("dialect: {{ kubernetes: {{}} }}\nlimits: {{ {limits} }}");
@@ -434,7 +435,8 @@ fn requests_match_the_configured_routes() {
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
     let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
-    // A request that matches no route is refused if its method may change something, unless `unmatched` allows it.
+    // A request that matches no route is forwarded if it only reads, such as a GET. If its method may change something,
+    // the request is refused, because `unmatched` is not set to allow it.
     for (method, path, passes) in [
         ("GET", "/b", true),
         ("PUT", "/b", false),

@@ -16,7 +16,8 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
     drop(fields);
-    // The dialect checks routes that were read, so it cannot check them if reading found mistakes.
+    // If reading the routes found mistakes, they were reported already. The further checks by the dialect need routes
+    // without mistakes, so they are left out.
     if node.mistake_count() > before {
         return None;
     }
@@ -111,7 +112,9 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     })
 }
 
-/// Headers that select another version or a part of the object are refused.
+/// Parses the name of a header for requests that read a stored object. Headers such as `If-None-Match`, `Accept` and
+/// `Range` are refused, because they can make the server reply with another version of the object, or with a part of
+/// it.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]

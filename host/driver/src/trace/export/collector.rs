@@ -25,7 +25,7 @@ const HEADER_LIMIT: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct CollectorClient {
     client: Client<UpstreamConnector, Full<Bytes>>,
-    /// The runtime on which requests are sent, because the exporter's thread has none.
+    /// The tokio runtime on which requests are sent. The exporter's own thread has no runtime.
     runtime: Handle,
     headers: Vec<(HeaderName, PathBuf)>,
     timeout: Duration,
@@ -59,7 +59,7 @@ impl CollectorClient {
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
-        // The timeout needs a runtime too, so it is part of the task.
+        // A timer needs a tokio runtime too, and this thread has none. So the timeout is a part of the task.
         let task = self.runtime.spawn(async move { timeout(limit, exchange).await });
         let exchanged = task.await.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?

@@ -69,7 +69,8 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// Returns the collector's URL: the variable for traces, or else the variable for all signals with a path added.
+/// Returns the URL of the collector. It is the value of `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` as it is, or else that of
+/// `OTEL_EXPORTER_OTLP_ENDPOINT` with the path for traces appended.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),

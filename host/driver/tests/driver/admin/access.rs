@@ -143,7 +143,7 @@ async fn each_role_may_use_only_its_routes() {
             AdminPortAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
-                // Access is allowed; only the content is invalid.
+                // The client may use this route. The reply is 400 because the content of the request is invalid.
                 (requests, &[], 400, "seconds"),
                 (rollback, &[], 400, "body"),
                 (status, &[("origin", "https://example.com")], 403, "web pages"),
@@ -419,7 +419,8 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser presents the user's certificate in requests from any page, so the origin decides.
+        // A browser presents the user's certificate even if a page of another site sends the request. So the origin
+        // decides, and a foreign origin is refused.
         (
             by_certificate,
             Some(&ops),
@@ -431,7 +432,8 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
         (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
         (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
-        // A token takes precedence over a certificate, because a client sends a token deliberately.
+        // If a client presents both a token and a certificate, the token counts. A client sends a token deliberately,
+        // but a certificate on every connection.
         (
             by_either,
             Some(&ops),

@@ -312,7 +312,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Event streams do not end.
+        // Event streams are left out, because their replies have no end.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }
@@ -321,6 +321,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
         shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
-    // Three routes show requests to this user: one decision, the list of decisions, and the list of candidates.
+    // The administrator sees the secret in the replies of three routes: one decision, the list of decisions, and the
+    // list of candidates.
     assert_eq!(shown, 3);
 }

@@ -235,7 +235,8 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     let table: [Row<'_>; 11] = [
         (&[OWN], 200, 200),
         (&[OWN, ("origin", &own)], 200, 200),
-        // Pages of the console forbid referrers, so browsers send their forms with the origin `null`.
+        // The console's pages tell browsers to send no referrer. Browsers then send the forms of these pages with
+        // `Origin: null`.
         (&[OWN, ("origin", "null")], 200, 200),
         (&[("sec-fetch-site", "none")], 200, 403),
         (&[], 200, 403),
@@ -253,7 +254,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
             403,
             403,
         ),
-        // When a user follows a link from another site, the browser does not send the cookie.
+        // The user follows a link on another site. Real browsers do not even send the cookie with such a request.
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
             200,
@@ -285,7 +286,8 @@ async fn pages_of_other_sites_cannot_use_the_console() {
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
-    // A link from another site arrives without the cookie, so the reply makes the browser send the request again.
+    // The user follows a link on another site, so the browser sends no cookie. The reply makes the browser request the
+    // same URL again, this time with the cookie.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);

@@ -138,7 +138,7 @@ async fn no_chain_can_refuse_a_change_of_definitions() {
         .steered(directory.path())
         .start()
         .await;
-    // A chain of every test denies objects named `bad`.
+    // The driver of every test has a chain that denies objects named `bad`.
     assert_eq!(driver.post(application("bad")).await.0, 400);
     let body = definition("bad", "https://h.example").to_string();
     assert_eq!(driver.define("POST", ROUTE, body).await.1, DONE);

@@ -50,7 +50,7 @@ async fn invalid_definitions_are_refused() {
     let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     // (method, path, body, expected code, expected message without the program's name at its start)
     for (method, path, body, code, message) in [
-        // bcs-mesos-driver replies with the same messages to the next requests.
+        // bcs-mesos-driver replies to the next requests with exactly these messages.
         (
             "POST",
             ROUTE,
@@ -141,7 +141,8 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // The next definitions could never work.
+        // The next definitions are refused because of mistakes with which they could never work, such as an unknown
+        // `apiVersion`.
         (
             "POST",
             ROUTE,

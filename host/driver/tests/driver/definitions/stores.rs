@@ -18,7 +18,8 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal};
 use crate::harness::{RunningDriver, Setup, echo};
 
-/// A write that another program makes right before the driver's next commit; without text, it removes the file.
+/// A change that another program makes to a file right before the driver commits its own: the path of the file, and its
+/// new text. `None` removes the file.
 type RivalWrite = (PathBuf, Option<String>);
 
 /// A file store in which other programs change files right before commits. It can become unavailable.

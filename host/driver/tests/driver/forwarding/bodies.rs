@@ -67,7 +67,8 @@ async fn bodies_that_the_driver_reads_have_limits() {
         })
     };
     let scene = SchedulerScene::changed(setup).await;
-    // The updates below match no chain, but the driver reads their bodies to translate them for the scheduler.
+    // No chain needs the bodies of the following updates. The driver reads them nevertheless, because it translates
+    // them for the scheduler.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         (status, reply["code"].as_u64().unwrap())

@@ -61,7 +61,7 @@ async fn console_requests_go_to_the_host_that_they_name() {
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // The next host is the previous row's address in its IPv6 form.
+        // The host is 127.0.0.1 again, written as an IPv6 address.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",
@@ -144,7 +144,7 @@ async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;
-    // (source of the expectation, query, whether it is a WebSocket's handshake, expected status, part of the reply)
+    // (name of the case, query, whether it opens a WebSocket, expected status, part of the reply)
     for (source, query, upgrade, status, expected) in [
         ("1.3 no host_ip", "", false, 400, "param host_ip must not be empty"),
         ("here alone: a name", "?host_ip=localhost", false, 400, "param host_ip must be an IP address"),

@@ -88,7 +88,7 @@ async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
 async fn refused_requests_do_not_reach_the_scheduler() {
     let scene = SchedulerScene::start().await;
     let deep = format!(r#"{{"kind":"application","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
-    // (source of the expectation, method, path, body, expected status, part of the expected reply)
+    // (name of the case, method, path, body, expected status, part of the expected reply)
     for (source, method, path, body, status, expected) in [
         ("6 wrong kind", "POST", "/namespaces/n/applications", runnable("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
         ("6 wrong kind, that chains look at", "PUT", "/namespaces/n/applications", runnable("deployment", "a"), 200, "1405008"),

@@ -322,7 +322,8 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
             );
             assert!(reply["message"].as_str().unwrap().contains(part), "{reply}");
         }
-        // The configured statuses apply only to replies about invalid input.
+        // An invalid type of cluster always gets the status 400. The configured statuses apply only to replies with the
+        // code `VALIDATION_ERROR`.
         let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
         let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
         assert_eq!(

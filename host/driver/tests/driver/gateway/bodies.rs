@@ -38,7 +38,7 @@ async fn a_yaml_body_is_converted_to_json() {
         assert_eq!(request.headers["content-type"], kind_received);
         assert_eq!(request.headers["content-length"], received.len().to_string());
     }
-    // The body arrives in chunks, and is longer than the pieces that the gateway converts at a time.
+    // This YAML body arrives in two chunks. Each is longer than the pieces in which the gateway converts a body.
     let long = "x".repeat(40_000);
     let chunks = stream::iter([
         Ok::<_, std::io::Error>(format!("a: {long}\n")),

@@ -100,7 +100,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The status 404 comes from the service behind the gateway, so it is passed on.
+    // The gateway passes on the status of the service behind it, which is 404 here.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
@@ -165,7 +165,8 @@ async fn drivers_are_discovered_through_zookeeper() {
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(ensemble_config(server.address()));
-    // The gateway must ignore the node that a driver creates for schedulers.
+    // A driver also creates a node for schedulers, next to the nodes of the clusters. The gateway must ignore that
+    // node.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
     until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;

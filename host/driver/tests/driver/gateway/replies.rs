@@ -27,8 +27,8 @@ async fn each_failure_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, values of `BCS-ClusterID`, expected status with the statuses of bcs-api, expected status with
-        // the gateway's own statuses, code, message)
+        // (method, path, values of `BCS-ClusterID`, expected status with `Statuses::Ok`, expected status otherwise,
+        // code, message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
@@ -50,7 +50,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 1_405_051,
                 "(bcs-api):mesos cluster BCS-NONE not found",
             ),
-            // bcs-api replies with the same messages to the next requests.
+            // bcs-api replies to the next requests with exactly these messages.
             (
                 "GET",
                 &*path,
@@ -115,7 +115,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 1_405_061,
                 "a segment `.` or `..`",
             ),
-            // A repeated header is accepted if its values are equal.
+            // The header `BCS-ClusterID` may be repeated if all its values are equal.
             ("GET", &*path, &[CLUSTER, CLUSTER][..], 200, 200, 0, "success"),
         ] {
             let request = ids
@@ -256,7 +256,8 @@ async fn the_access_log_names_the_cluster_and_the_user() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // `tracing` caches whether a line is logged, and another test's thread may have decided for this line.
+    // `tracing` caches whether any subscriber wants a line of the log. Another test's thread may have filled this
+    // cache, so it is rebuilt.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

@@ -380,7 +380,8 @@ async fn a_token_can_be_limited_to_namespaces() {
         ("GET", "/namespaces/m%69ne/applications", "", true),
         ("DELETE", "/namespaces/mine/deployments/a", "", true),
         ("POST", "/namespaces/mine/applications", &*mine, true),
-        // Drivers take the namespace from the body, and ignore the case of its key.
+        // Drivers take the namespace from the body, and ignore the case of the key `metadata`. So the gateway checks
+        // the namespace in the body too.
         ("POST", "/namespaces/mine/applications", &theirs, false),
         (
             "POST",
