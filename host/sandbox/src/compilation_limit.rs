@@ -4,12 +4,15 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Two, so that a long compilation does not delay all others.
+/// The maximum number of compilations that run at the same time. There are two, so that one long compilation does not
+/// delay all others.
 const PERMITS: usize = 2;
 
-/// Limits the number of concurrent compilations, from when requests are served.
+/// Limits how many compilations run at the same time. The limit applies only after the program has begun to serve
+/// requests.
 pub(crate) struct CompilationLimit {
-    /// Set when requests are served. Contains the thread for compilations in this process.
+    /// The thread pool for compilations in this process. It is set when the program begins to serve requests, and empty
+    /// if another process compiles.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     permits: Arc<Semaphore>,
 }
@@ -34,7 +37,8 @@ impl CompilationLimit {
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Returns `None` before requests are served, when compilations are not limited.
+    /// Waits for a permit to compile. Returns `None` at once if the program does not serve requests yet, because
+    /// compilations are not limited before that.
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.begun.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;

@@ -53,7 +53,8 @@ const STDERR_MAX: u64 = 16 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The component's size in bytes, because standard input stays open until the parent dies.
+    /// The size of the component in bytes. The compiler process cannot wait for the end of its standard input, because
+    /// this stays open until the parent process dies.
     size: usize,
     memory: u64,
     /// The limit of the processor time of all threads of the compiler process together, in seconds.
@@ -184,7 +185,8 @@ pub(crate) async fn compile_apart(
     else {
         return Err(Error::Compiler("it has no standard streams".to_owned()));
     };
-    // An error of this write is ignored, because the exit status gives the reason.
+    // If the compiler process exits early, this write fails. The error is ignored, because the exit status of the
+    // process gives the reason.
     let give = async {
         let _ = stdin.write_all(component).await;
         stdin

@@ -197,7 +197,7 @@ impl ComplexityCounts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // An export of a component creates a new index for it.
+                    // A component that is exported gets a second index, which the following sections can use too.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -214,7 +214,8 @@ impl ComplexityCounts {
 
     /// Counts the declarations of a type section, without wasmparser's unlimited recursion.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
-        // For each open list of declarations, the number that was not read yet.
+        // The lists of declarations that are being read, the innermost last. Each entry is the number of declarations
+        // that are still to be read.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];
         while let Some(count) = left.last_mut() {
             let Some(less) = count.checked_sub(1) else {
@@ -223,7 +224,8 @@ impl ComplexityCounts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // The section itself contains only types. In a nested list, a byte before each declaration tells its kind.
+            // A type section contains only types. A list of declarations inside a type has a byte before each
+            // declaration, which tells whether this is a type.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();

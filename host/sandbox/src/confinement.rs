@@ -28,7 +28,7 @@ mod filters {
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // This call is allowed here because the second filter refuses it, with `ENOSYS`.
+        // The second filter refuses `clone3` with `ENOSYS`. So this first filter has to allow it.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,

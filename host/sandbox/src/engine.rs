@@ -28,7 +28,8 @@ pub(crate) mod per_call {
     pub(crate) const CORE_INSTANCES: u32 = 64;
     /// The maximum number of component instances in a call. Most calls need one; linked components need a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
-    /// The maximum number of memories in a call. A component that was linked from several has one of each.
+    /// The maximum number of memories in a call. A component that was linked from several components has a memory of
+    /// each.
     pub(crate) const MEMORIES: u32 = 4;
     /// The maximum number of tables in a call. A plain Rust component has two.
     pub(crate) const TABLES: u32 = 4;
@@ -56,7 +57,8 @@ pub(crate) struct Inner {
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     pub(crate) calls: Arc<Semaphore>,
-    /// Half as many permits as slots, so that half of the slots are free for stages that enforce their verdict.
+    /// The permits for calls of stages in mode `Audit`. There are half as many permits as slots, so that the other
+    /// slots stay free for stages that enforce their verdict.
     pub(crate) audits: Arc<Semaphore>,
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) compilation_limit: CompilationLimit,
@@ -160,11 +162,13 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .table_elements(per_call::TABLE_ELEMENTS)
         // A memory may be one page larger than a plugin's limit, because snapshotting adds a page.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A free slot keeps its pages, which the next call of the same plugin resets instead of mapping them again.
+        // A slot keeps its memory pages when a call ends. If the next call is of the same plugin, the pages only have
+        // to be reset, and need not be mapped again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
-        // Only written pages are reset. Kernels before 6.7 cannot report them, so these reset all pages.
+        // Only pages that the last call has written are reset. Linux before version 6.7 cannot report these pages;
+        // there, all pages are reset.
         .pagemap_scan(Enabled::Auto);
 
     let mut config = compile_settings(Effort::Full);
@@ -180,7 +184,8 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the compiler's settings, also for a compiler process. The same engine runs code of every effort.
+/// Creates the settings of the compiler, for this process and for a compiler process. Code can be run by the same
+/// engine whatever the effort with which it was compiled.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config
@@ -193,7 +198,8 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // This frame shows that the guest was running when the error occurred (see `failure`).
+        // An error keeps at most one frame of its backtrace. This is enough for `failure`, which needs to know only
+        // whether the guest was running when the error occurred.
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);

@@ -44,7 +44,8 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         );
     }
     if error.is::<WasmBacktrace>() {
-        // The error has a backtrace, so a host function that the guest called refused its arguments.
+        // The error has a backtrace, so it occurred while the guest was running: the guest called a function of the
+        // host, which refused the arguments.
         let message = format!("a function of the host failed: {text}{}", stderr_tail(state));
         return Failure::new(FailureKind::Trap, message);
     }
@@ -83,7 +84,8 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
 /// Returns a colon and the end of the plugin's standard error, where a panic writes its message.
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
-    // The panic's hint on backtraces does not apply here.
+    // Rust ends the message of a panic with a hint on `RUST_BACKTRACE`. The hint does not apply to plugins, so it is
+    // left out.
     let text = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

@@ -108,7 +108,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface as functions that fail the call. Earlier interfaces have defined the types in `resources`.
+/// Defines an interface that the plugin may not use: each of its functions fails the call. `resources` contains the
+/// resource types that were defined with the interfaces before this one.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,

@@ -111,7 +111,8 @@ pub(crate) fn link(
 
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // Names may be defined twice, because provided functions replace denied ones.
+    // Each import of WASI is first defined as a function that fails the call. The functions that this host provides are
+    // defined after that, and replace it.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {

@@ -198,7 +198,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
                 result = work() => result,
             }
         });
-        // A compilation in this process goes on even if it is not needed, and the runtime must not wait for it.
+        // A compilation in this process cannot be stopped, and may still run when nobody needs it. The runtime must not
+        // wait for it.
         runtime.shutdown_background();
         result
     })
@@ -209,7 +210,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct PolicyPreparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// A compilation that nobody waits for keeps this permit, so that such compilations cannot accumulate.
+    /// The permit for this preparation. A compilation keeps it even if nobody waits for its result any more, so that
+    /// such compilations cannot accumulate.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -251,7 +253,7 @@ impl PolicyPreparation {
                 let place = self.place.clone();
                 let work = on_thread_for_long_work(move || {
                     let _place = place;
-                    // The effort is a setting of the engine, so an engine is created for this compilation.
+                    // The effort is fixed when an engine is created, so each compilation gets an engine of its own.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match permit {
                         Some(permit) => permit.run(compile),
@@ -372,7 +374,8 @@ impl PolicyPreparation {
         Ok(Prepared { header, code })
     }
 
-    /// Compiles a snapshot and calls its `describe`, which fails if start-up code must not run again in the snapshot.
+    /// Compiles a snapshot and calls `describe` in it. Some plugins have start-up code that must run only once in the
+    /// same memory. It runs again in the snapshot, so the call fails.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,

@@ -10,8 +10,8 @@ use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps those compiled forms of a module that do not depend on settings, so that later preparations reuse them.
-/// If there is no such value, only preparations that run at the same time share them.
+/// Keeps compiled forms of a module for later preparations. It keeps only forms that do not depend on the settings. If
+/// there is no such value, these forms are shared only among preparations that run at the same time.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<SharedForms>);

@@ -26,9 +26,10 @@ const ACCESS: &str = "wasmtime:wizer/access";
 /// A component that was changed only to make its memories and globals accessible.
 pub(crate) struct InstrumentedComponent<'a> {
     wizer: Wizer,
-    /// The component around the parts; `None` if the component is itself the only part.
+    /// The component that contains `parts` as nested components; `None` if the whole component is the only part.
     wrapper: Option<WrapperComponent<'a>>,
-    /// Components that contain core modules. Each has its own snapshot, because wizer skips nested ones.
+    /// The components that directly contain core modules. A snapshot of each is taken separately, because wizer skips
+    /// nested components.
     parts: Vec<ComponentContext<'a>>,
 }
 
@@ -41,7 +42,7 @@ struct WrapperComponent<'a> {
 
 struct SnapshotSection<'a> {
     raw: RawSection<'a>,
-    /// The index of its instance, if the section is a nested component that contains modules.
+    /// The index of the instance of a nested component with modules; `None` if the section is anything else.
     instance: Option<u32>,
 }
 
@@ -77,20 +78,22 @@ impl<'a> InstrumentedComponent<'a> {
         ))
     }
 
-    /// The inner error is the reason why no snapshot is possible; then every call must run `configure`. The outer error
-    /// means that the memories are too large.
+    /// Takes a snapshot of the memories and globals after `configure`. The inner error is the reason why no snapshot is
+    /// possible; every call must run `configure` then. The outer error means that the memories are too large.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,
         instance: Instance,
     ) -> Result<Result<Vec<u8>, String>, Error> {
-        // A handle of a resource may be in the memory, but would be invalid in other instances.
+        // A resource of the host is still open. The memory may contain a handle of it, which would be invalid in the
+        // instances that start from the snapshot.
         if !store.data().is_empty() {
             let open = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(open.to_owned()));
         }
         let mut kept = KeptMemory::default();
-        // Wizer adds a page to each memory, and reads a whole memory in one call, so the limits are raised.
+        // Wizer adds a page to each memory, and reads a whole memory in one call. Both may exceed the limits of this
+        // call, so the limits are raised.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();
@@ -123,9 +126,9 @@ impl<'a> InstrumentedComponent<'a> {
 /// Chooses the memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// Whether the content of each memory is copied, by the name of the memory.
+    /// The names of the memories, and whether the content of each is copied into the snapshot.
     is_copied: BTreeMap<String, bool>,
-    /// The total size of all pages of the memories that are not zero.
+    /// The total size of all pages that contain anything but zeros, in all memories together.
     bytes: usize,
 }
 
@@ -164,7 +167,8 @@ fn access_to(part: usize) -> String {
 }
 
 impl<'a> WrapperComponent<'a> {
-    /// Reads a wrapper; returns `None` if the component has modules of its own, or if no nested one has modules.
+    /// Reads a component whose core modules are all in nested components. Returns `None` if the component has core
+    /// modules of its own, or if no nested component has any.
     fn parse(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;
@@ -202,7 +206,8 @@ impl<'a> WrapperComponent<'a> {
             if instances.next().is_some() {
                 return Err("a nested component is instantiated twice".to_owned());
             }
-            // If the nested component is never instantiated, it is no part, because its modules never run.
+            // A nested component that is never instantiated gets no instance here, so no snapshot of it is taken. Its
+            // modules never run.
             if let Some(section) = wrapper.sections.get_mut(nested.section) {
                 section.instance = first;
             }
@@ -216,7 +221,8 @@ impl<'a> WrapperComponent<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// Creates the wrapper around these parts. With `give_access`, its exports give access to the parts.
+    /// Creates the component again, with `parts` in place of its nested components. If `give_access` is set, its
+    /// exports give access to the memories and globals of the parts.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());

@@ -10,10 +10,12 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// Data is padded to a multiple of this size, so that it mostly has the same size with different settings.
+/// The data of a memory is padded to a multiple of this size. Other settings then seldom change the size of the data,
+/// so that compiled code can be shared.
 const UNIT: u64 = 64 << 10;
 
-/// Wasmtime maps larger data into memory only if segments contain more than half of it.
+/// Wasmtime maps data up to this size into memory in any case. It maps larger data only if segments fill more than half
+/// of it.
 const SPARSE_MAX: u64 = 16 << 20;
 
 /// The id of the sections of a component that contain core modules.
@@ -45,7 +47,8 @@ impl SnapshotTemplate {
         Ok(Self { bytes, memory_data })
     }
 
-    /// Puts the snapshot's data in place of the fillers; returns `None` if a filler does not occur exactly once.
+    /// Replaces the fillers in compiled code with the data of the snapshot. Returns `None` if a filler does not occur
+    /// exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for MemoryData { data, filler } in &self.memory_data {
@@ -62,7 +65,8 @@ impl SnapshotTemplate {
     }
 }
 
-/// Splits a module or component into sections. Their nesting was limited by the complexity check.
+/// Splits a module or component into sections. Components may be nested, but only to the depth that the complexity
+/// check allows.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -115,7 +119,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
                 memories = section.clone().into_iter().collect::<wasmparser::Result<_>>()?;
             }
             Payload::DataSection(section) => {
-                // The module has this memory only, and imports none, so its index is 0.
+                // The module must define exactly one memory. It imports none, so the index of its memory is 0.
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
@@ -153,7 +157,8 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
 }
 
 struct DataPart<'a> {
-    /// The passive segments, which code can copy into memory. Those of the original module are empty in a snapshot.
+    /// The passive data segments, which the module's code can copy into memory. A snapshot contains those of the
+    /// original module without their content.
     passive: Vec<&'a [u8]>,
     start: i32,
     image: Vec<u8>,
@@ -174,7 +179,7 @@ impl<'a> DataPart<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // Passive segments keep their index only if they precede all active ones, which become one segment.
+                // All active segments become one segment. A passive segment keeps its index only if it precedes them.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;
@@ -193,7 +198,8 @@ impl<'a> DataPart<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // If the data is out of bounds, the module is left unchanged, so that it fails when it is instantiated.
+        // Data may lie outside of the memory. The module is then left unchanged, so that instantiating it fails as
+        // before.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {

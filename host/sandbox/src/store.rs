@@ -44,7 +44,8 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     pub(crate) user: UserInfo,
     pub(crate) recorder: Option<ResponseRecorder>,
-    /// Whether this store is for `describe` or `configure`. These calls have no grants.
+    /// Whether this store is for `describe` or `configure`, which are called while a plugin is prepared. The plugin has
+    /// no grants then.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
     /// The times at which the instance was ready and at which the guest answered. They are set only for a meter.
@@ -170,7 +171,8 @@ impl CallState {
     /// Gives the guest its grants, after `configure` and before `admit` in the same instance.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // The WASI context is created again when needed, with the granted environment. Open streams stay as they are.
+        // The WASI context was created without the grants. It is created again when it is needed next, now with the
+        // granted environment. Streams that are already open stay as they are.
         self.wasi = None;
     }
 

@@ -24,14 +24,16 @@ const LABELS: usize = 64;
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// The plugin gets the inner error; the outer error fails the call.
+    /// Returns the reader of the cluster if the plugin may read this kind of object. The plugin gets the inner error as
+    /// the result of its call; the outer error ends the call of the plugin.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // A plugin may warm up with a sample request, so it gets an error instead of a trap.
+        // `configure` may try out a sample request, when nothing can be read yet. The plugin gets an error then, and
+        // can go on.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }

@@ -12,7 +12,8 @@ use crate::{
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
-/// Converts an error of the host to the contract's error. The outer error fails the call.
+/// Converts an error of the host to an error that the plugin gets. The outer error is for cases such as a missing
+/// grant, and ends the call of the plugin.
 fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     Ok(match error {
         HttpError::Unavailable(why) => http::Error::Unavailable(why),

@@ -64,7 +64,8 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-/// A decision stores lines for operators even if the program's own log omits their level.
+/// Returns whether a line of this level is stored with the decision. Lines for operators are stored even if the
+/// program's own log leaves out their level.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }
@@ -200,7 +201,8 @@ impl GuestLines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // After a line that does not fit, even shorter lines are dropped, so that the log has no gaps.
+            // This line does not fit into the log. All later lines are dropped too, even shorter ones, so that the log
+            // has no gaps.
             self.left.lines = 0;
             return;
         }

@@ -19,7 +19,8 @@ const RANDOM_MAX: u64 = 64 << 10;
 /// Links all interfaces of WASI except the environment.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
-    // The function above leaves out the following interfaces, which Rust's standard library needs.
+    // `add_to_linker_proxy_interfaces_async` leaves out the following interfaces, but Rust's standard library needs
+    // them.
     cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_output::add_to_linker::<_, WasiCli>(into, CallState::cli)?;

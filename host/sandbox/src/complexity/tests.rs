@@ -133,7 +133,8 @@ fn each_counted_item_has_a_limit() {
             function::BRANCHES,
             function(&format!("(br_table {} (i32.const 0))", "0 ".repeat(250_000))),
         ),
-        // Compiling 28 KiB of the blocks, calls or branches in the next rows took gigabytes of memory.
+        // The next rows repeat a block, a call or a branch until the code has about 28 KiB. Compiling this code took
+        // gigabytes of memory.
         (
             function::VALUES,
             module(&format!("{many} (func {})", "block (type $t) end ".repeat(3_000))),
@@ -199,7 +200,7 @@ fn definitions_of_a_component_are_counted_for_each_instance() {
 
 #[test]
 fn nested_types_do_not_exhaust_the_stack() {
-    // wasmparser's reader of types would recurse into each level.
+    // wasmparser's own reader of types calls itself for each level, and would exhaust the stack.
     let levels = 1_000_000;
     let mut types = vec![1];
     for _ in 0..levels {

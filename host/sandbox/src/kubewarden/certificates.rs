@@ -148,7 +148,8 @@ struct CheckBudget {
 }
 
 impl CheckBudget {
-    /// Counts a check. Returns false if no check is left or the deadline has passed, so that verification stops.
+    /// Takes one check from the budget. Returns false if the budget is used up or the deadline has passed, so that the
+    /// verification stops.
     fn take(&self) -> bool {
         let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
         self.left
@@ -170,7 +171,7 @@ impl ExtendedKeyUsageValidator for CountedCheck<'_, KeyUsage> {
         if steps.take() {
             usage.validate(purposes)
         } else {
-            // This error makes webpki stop, instead of trying other paths.
+            // This error ends webpki's search. With another error, webpki would go on and try other paths.
             Err(webpki::Error::MaximumPathBuildCallsExceeded)
         }
     }

@@ -55,7 +55,8 @@ struct Verification {
     required: RequiredSigners,
 }
 
-/// The signers that a verification requires. In the policy's JSON, a certificate is an array of its bytes.
+/// The signers that a policy requires for an image. In the policy's JSON, `type` selects the variant, and a certificate
+/// is an array of its bytes.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum RequiredSigners {
@@ -75,7 +76,7 @@ enum RequiredSigners {
     },
 }
 
-/// The types of verification that version 1 of the operation has.
+/// The types of verification in version 1 of Kubewarden's operation for verifying images. Version 2 has more types.
 const FIRST_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
 
 #[derive(Deserialize)]

@@ -73,7 +73,7 @@ struct SettingsAnswer {
     message: Option<String>,
 }
 
-/// The inner error is the mistake in the settings.
+/// Parses the policy's answer about its settings. The inner error is the mistake that the policy found in them.
 pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
     let SettingsAnswer { valid, message } = serde_json::from_slice(answer)?;
     Ok(if valid {

@@ -161,7 +161,8 @@ impl MetadataSection {
                  again with the mode that it is built for"
                     .to_owned(),
             )),
-            // The metadata decides: the SDK of WASI policies may import functions of `wapc` without calling them.
+            // The metadata says that the module is a WASI program. Imports of `wapc` do not matter, because the SDK for
+            // WASI programs may import these functions without calling them.
             (ExecutionMode::Wasi, _) => Ok(PolicyMode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \

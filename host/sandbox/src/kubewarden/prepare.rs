@@ -159,7 +159,8 @@ fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     })
 }
 
-/// The inner error is the reason why no snapshot is possible; the outer one means that the memory is too large.
+/// Takes a snapshot of the policy. The inner error is the reason why no snapshot is possible; the outer error means
+/// that the memory is too large.
 async fn snapshot(
     wizer: &Wizer,
     context: &ModuleContext<'_>,

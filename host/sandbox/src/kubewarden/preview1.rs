@@ -150,7 +150,8 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: PolicyGuest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // The status grants every right on the stream and on files opened from it, but no file can be opened.
+                // The status says that the stream, and files opened from it, may be used in every way. This is
+                // harmless, because a policy can open no files.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },
@@ -242,7 +243,8 @@ fn put_texts(
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     let since = match clock {
         0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
-        // The monotonic clock starts with the call, and the clocks of processor time return the same time.
+        // Clock 1 is monotonic, and starts with the call. Clocks 2 and 3 measure processor time, but simply get the
+        // same value.
         1..=3 => elapsed,
         _ => return Err(INVALID),
     };
@@ -362,7 +364,7 @@ async fn poll(
     }
     let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
     if !first.is_zero() {
-        // If the call's deadline comes before the event, it ends the call during this wait.
+        // If the deadline of the call passes during this wait, the call is ended here.
         tokio::time::sleep(first).await;
     }
     let (memory, _) = parts(guest)?;

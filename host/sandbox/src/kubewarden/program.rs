@@ -64,7 +64,7 @@ pub(super) fn define_host_call(
     Ok(())
 }
 
-/// Unread answers must not accumulate in the memory of this process.
+/// Fails if the policy leaves too many answers of the host unread, because they take memory in this process.
 fn check_unread(state: &CallState) -> wasmtime::Result<()> {
     let (unread, limit) = (state.exchange.input.len(), state.memory_limit());
     if unread <= limit {

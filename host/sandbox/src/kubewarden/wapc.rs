@@ -115,7 +115,8 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
     Ok(())
 }
 
-/// Calls an operation of the policy. Returns the response; the inner error is the one that the policy returned.
+/// Calls an operation of the policy, and returns the response. If the policy itself returns an error, this is the inner
+/// error.
 pub(super) async fn call(
     store: &mut Store<CallState>,
     instance: Instance,

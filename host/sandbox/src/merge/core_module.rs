@@ -7,7 +7,8 @@ use super::{Item, Kind, PerKind};
 
 #[derive(Default)]
 pub(super) struct CoreModule<'a> {
-    /// The highest level among the items that the module imports, which is also the level of the module.
+    /// The level of this module, which is the highest level among the items that it imports. Modules of different
+    /// levels are not merged with each other.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,
@@ -45,7 +46,8 @@ impl<'a> CoreModule<'a> {
                 Payload::ElementSection(section) => core_module.elements = all(section)?,
                 Payload::DataSection(section) => core_module.data = all(section)?,
                 Payload::CodeSectionEntry(body) => core_module.bodies.push(body),
-                // Start functions of a snapshot have already run, so a module with one is not from a snapshot.
+                // Start functions have already run when a snapshot is taken, so a snapshot has none. This module is not
+                // from a snapshot, and is not merged.
                 Payload::StartSection { .. } | Payload::TagSection(_) => return None,
                 _ => {}
             }

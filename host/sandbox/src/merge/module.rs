@@ -10,7 +10,7 @@ use wasmparser::{DataKind, Operator};
 
 use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 
-/// The name of the instance from which a merged module imports all items. The names of its items are numbers.
+/// The name of the instance from which a merged module imports all its items. The imported items have numbers as names.
 pub(super) const IMPORTS: &str = "";
 
 pub(super) struct MergedModule {
@@ -28,7 +28,8 @@ impl MergedModule {
             .iter()
             .map(|number| Some((*number, core_modules.get(*number)?)))
             .collect::<Option<_>>()?;
-        // `SnapshotTemplate` cannot replace the data of a module with several memories, so such modules are not merged.
+        // A merged module has the memories of all original modules. `SnapshotTemplate` cannot replace the data of a
+        // module with several memories, so such modules are not merged.
         let memories = core_modules
             .iter()
             .map(|(_, core_module)| core_module.memories.len());
@@ -247,7 +248,8 @@ impl Reencode for IndexTranslation<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // The merged module exports other functions than the original, so the reference could become invalid.
+            // `ref.func` is valid only for functions that the module declares, for example by exporting them. A merged
+            // module exports other functions than the original, so modules with this instruction are not merged.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
@@ -300,7 +302,8 @@ struct ModuleSections<'a> {
 }
 
 impl<'a> ModuleSections<'a> {
-    /// Adds an original module, but no imports that an earlier module has added, and no unreachable functions.
+    /// Adds the content of an original module to the merged module. Imports that an earlier module has already added
+    /// are left out, as are functions that cannot be reached.
     fn add(
         &mut self,
         renumbered: &mut IndexTranslation<'a>,

@@ -15,7 +15,8 @@ pub(super) struct ParsedComponent<'a> {
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     pub(super) items: PerKind<Vec<Item>>,
-    /// The sections outside of core modules before the first lifted function. `after` has the later sections.
+    /// The sections before the first lifted function, except core modules. The sections from this function on are in
+    /// `after`.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -71,7 +72,8 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // The function would be moved before items that it may need.
+                        // This function comes after a lifted function, and would be moved before items that it may
+                        // need. So the component is not merged.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }
@@ -82,7 +84,8 @@ impl<'a> ParsedComponent<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // A resource's destructor is a core function, and references in types are not renumbered.
+                    // A resource may have a destructor, which is a core function. The indices of core functions in
+                    // types are not changed, so a component with such a resource is not merged.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
                     }
@@ -190,7 +193,8 @@ impl<'a> ParsedComponent<'a> {
         Some(())
     }
 
-    /// Returns the core functions and memories that a lifted function needs; `None` if its options need anything else.
+    /// Returns the core functions and memories that a canonical function needs, such as one that is lifted. Returns
+    /// `None` if its options need anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted, options) = match function {
             CanonicalFunction::Lift {
@@ -251,7 +255,8 @@ impl<'a> ParsedComponent<'a> {
         levels
     }
 
-    /// Returns whether overlapping segments are written in their original order in the merged component.
+    /// Segments of several modules may write to the same place of a table. Returns whether the merged component writes
+    /// them in the original order.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {

@@ -45,7 +45,8 @@ pub(super) fn reachable(
         else {
             continue;
         };
-        // The function is in a module of another level, which is not merged with `core_modules`.
+        // The function is in a module of another level. That module is not merged with `core_modules`, so the function
+        // is not followed.
         let Some(core_module) = core_modules.get(&number) else {
             continue;
         };

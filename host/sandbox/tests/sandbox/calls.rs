@@ -83,7 +83,7 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
     // There is one slot, so if a failed call did not release it, the next case would wait for it.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
-    // There are only four verdicts.
+    // The guest returns a verdict with the number 9, but there are only four verdicts.
     let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
     let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
     let not_utf8 = Guest::default()

@@ -32,7 +32,8 @@ fn get() -> String {
 }
 
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, the texts of object and error both follow a tag, at the same offset.
+    // The result is a `result<option<json>, error>`. Its text is at the same offset whether it is an object or an
+    // error, because a tag precedes the text in both cases.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -129,7 +130,8 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // Two tags precede the text of the object and of the error, so one guest reads both.
+    // The guest returns the text of an object or of an error. Two tags precede the text in both cases, so the guest
+    // need not tell them apart.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -285,7 +287,8 @@ async fn grants_do_not_apply_while_a_plugin_is_configured() {
         http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    // The guest traps unless the tags of the result and of the error mean `err(unavailable(...))`.
+    // The guest checks that the call returned `err(unavailable(...))`, by the tags of the result and of the error. It
+    // traps if the call returned anything else.
     let unavailable = |call: String, error: u32| {
         format!(
             "{call} (if (i32.or (i32.ne (i32.load8_u (i32.const {SCRATCH})) (i32.const 1))
@@ -324,7 +327,8 @@ async fn opening_a_file_or_a_socket_fails() {
         .with_items(
             r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
         );
-    // The interface for files uses a resource of another interface, the one for streams, which the host provides.
+    // This host does not provide the interface for files. But that interface uses a resource of the interface for
+    // streams, which the host provides.
     let files = Guest::running("(drop (call $append (i32.const 0)))")
         .with_world("import wasi:filesystem/types@0.2.3;")
         .with_items(

@@ -212,7 +212,8 @@ impl GuestAnswer {
         }
     }
 
-    /// Encodes a `result<response, string>`, whose strings are at `texts`, in the canonical ABI.
+    /// Encodes the answer in the canonical ABI, as a `result<response, string>`. The strings of the answer are at the
+    /// address `texts`.
     fn encode(&self, texts: u32) -> Vec<u8> {
         let length = |text: &str| u32::try_from(text.len()).unwrap();
         let mut words = [0_u32; 11];

@@ -61,9 +61,9 @@ pub(crate) fn log_lines() -> Vec<String> {
 }
 
 pub(crate) fn config() -> PluginConfig {
-    // Initialises the log, because every test calls this function before it logs.
+    // The log is initialised here, because every test calls this function before it logs anything.
     LazyLock::force(&LOG);
-    // The limits are generous because the machine may be busy. Tests of limits use their own.
+    // The machine may be busy, so calls get a lot of time. Tests that check a limit set that limit themselves.
     let limits = CallLimits {
         time: Duration::from_secs(30),
         ..CallLimits::default()

@@ -181,7 +181,8 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // A global contains the end of the heap, so the code of the snapshot differs.
+    // The snapshot contains a global with the end of the guest's heap. Its value differs from that in the last
+    // snapshot, so the code differs too.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -246,7 +247,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
     let hook = std::panic::take_hook();
     let seen = panicked.clone();
     std::panic::set_hook(Box::new(move |info| {
-        // Other tests may panic at the same time, but with other messages.
+        // Other tests may panic at the same time. Their messages are different, so only panics with this message count.
         if info.to_string().contains("being shutdown") {
             seen.store(true, Ordering::SeqCst);
         }
@@ -257,7 +258,8 @@ fn a_preparation_can_be_cancelled_at_any_time() {
         let (sandbox, guest) = (sandbox.clone(), guest.clone());
         let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
         std::thread::sleep(Duration::from_millis(wait));
-        // This waits for the runtime's threads, so it returns only because the guest is stopped.
+        // Dropping the runtime waits for its threads. It returns only because the guest on one of these threads is
+        // stopped.
         drop(runtime);
         assert!(preparing.is_finished());
     }
@@ -297,7 +299,7 @@ async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
-    // Only pages that `configure` fills are counted, not all that it adds.
+    // The limit is for pages that `configure` fills. Pages that `configure` adds but leaves empty do not count.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
@@ -343,7 +345,8 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
 
 #[tokio::test]
 async fn a_snapshot_is_tested_before_it_is_used() {
-    // `configure` changes the field `mutates`, so the snapshot has another description.
+    // The guest's `configure` changes the field `mutates` of the description in its memory. So `describe` returns
+    // another description in the snapshot.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox()

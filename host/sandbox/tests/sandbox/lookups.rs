@@ -126,7 +126,8 @@ fn lists(limit: u32, field: &str) -> Guest {
 }
 
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
-    // The list of fields has one element, whose address and length are stored after the strings.
+    // The argument is a list of fields with one element. The address and the length of this element are stored after
+    // the strings.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -177,7 +178,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         option(namespace),
         TEXT + 6
     );
-    // The object's text follows the tags of `ok` and `some`.
+    // The result is `ok(some(object))`, so the text of the object comes after the tags of `ok` and `some`.
     let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
     Guest::running(&format!("{call} {deny}"))
         .with_items(
@@ -262,7 +263,8 @@ async fn a_page_of_a_list_contains_only_the_requested_fields() {
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    // The guest passes `path` with two strings, and an optional user, whose first string is the name.
+    // The action is a `path`, which has two strings: the verb and the path. The user is optional, and the first string
+    // of a user is the name.
     let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
     let user = words(&[u32::from(other), TEXT + 5, 2]);
     let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");

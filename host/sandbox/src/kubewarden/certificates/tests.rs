@@ -46,7 +46,8 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
     is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
-/// Creates a certificate, and a chain of intermediates that all have one name, so any order of them is a path.
+/// Creates a certificate with a chain of intermediates that all have the same name. A verifier that goes by the names
+/// can put them in any order.
 fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
         let mut params = params(name, now);

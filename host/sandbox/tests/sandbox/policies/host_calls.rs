@@ -178,7 +178,8 @@ async fn host_calls_are_answered_only_if_granted() {
             &granted,
             Err((FailureKind::Error, "the request cannot be read")),
         ),
-        // The policy's response is the host's answer. It is not a valid verdict, so the call of the policy fails.
+        // The policy returns the host's answer as its own response. The answer is not a valid verdict, so the call of
+        // the policy fails.
         (
             look_up("localhost"),
             &granted,
@@ -192,13 +193,15 @@ async fn host_calls_are_answered_only_if_granted() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
-        // The simulated registry returns a manifest that is a valid verdict, so the call of the policy succeeds.
+        // The policy returns the host's answer as its own response. The manifest of the simulated registry has the form
+        // of a verdict, so the call of the policy succeeds.
         (
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
             Ok("manifest of ghcr.io/acme/a:1"),
         ),
-        // The responses of the next policies are the host's answers: valid JSON, but not verdicts, so the calls fail.
+        // The next policies return the host's answers as their own responses. These answers are valid JSON, but not
+        // verdicts, so the calls of the policies fail.
         (
             image("v1/manifest_digest", "ghcr.io/acme/a:1"),
             &granted,
@@ -349,7 +352,8 @@ async fn slow_host_calls_move_off_the_serving_threads() {
     }
 }
 
-/// Writes a policy that caches `verdict` under a key. If the key has a value already, its response is not a verdict.
+/// Writes a policy that stores `verdict` in the cache under a key. If the key has a value already, the policy responds
+/// with text that is not a verdict.
 fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;
@@ -367,7 +371,7 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // The answer of `cache/get` has more than 40 bytes only if the key has a value.
+        // The answer to `cache/get` contains the value of the key. It has more than 40 bytes only if there is a value.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))
@@ -387,7 +391,8 @@ async fn the_cache_of_a_policy_is_private() {
     let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
     for plugin in [&first, &second] {
         assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
-        // The first call has cached the value, so the second call responds with `{"`, which is not a verdict.
+        // The first call has stored the value in the cache, so the second call finds it there. The policy then responds
+        // with `{"`, which is not a verdict.
         let failure = call(plugin).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidResponse, "{failure}");
     }
@@ -397,7 +402,8 @@ async fn the_cache_of_a_policy_is_private() {
 async fn a_policy_logs_like_a_plugin() {
     let event = r#"{"level":"warning","message":"policy-log-line","policy":"p","line":7}"#;
     let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
-    // The policy responds with the host's answer to the log call. It is empty, which is not a verdict.
+    // The policy returns the host's answer to the log call as its own response. This answer is empty, so it is not a
+    // verdict.
     let failure = policy.answer().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     let lines = log_lines();

@@ -55,7 +55,8 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // The host appends answers to standard input. The answer to a log line is empty, so nothing can be read.
+    // The host appends its answers to the policy's standard input. The answer to a log line is empty, so the policy
+    // finds nothing to read there.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
@@ -98,7 +99,8 @@ async fn a_wasi_policy_is_run_for_each_call() {
 
 #[tokio::test]
 async fn unread_answers_to_a_wasi_policy_are_limited() {
-    // The host's answer, an error, quotes the request, which is a long string. The program never reads the answers.
+    // The program calls the host again and again, and never reads the answers. Each answer is an error that quotes the
+    // long request.
     let code = format!(
         "(memory.fill (i32.const {MESSAGE}) (i32.const 97) (i32.const 65536))
          (i32.store8 (i32.const {MESSAGE}) (i32.const 34)) (i32.store8 (i32.const {}) (i32.const 34))
