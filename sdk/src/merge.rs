@@ -1,4 +1,4 @@
-//! Applies a change that was made to a partial value to the whole value.
+//! Applies a change to a whole object if the plugin has parsed and changed only some of its fields.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +106,8 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // If the number of elements between two unchanged ones is the same, they were changed in place.
+    // If there are as many elements between two unchanged ones after the change as before it, these elements were
+    // changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)

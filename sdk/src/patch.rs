@@ -104,7 +104,8 @@ impl Patch {
         self.ensure(path.as_ref(), exists, "{}")
     }
 
-    /// Creates an empty list at a path unless there is one, as [`Patch::ensure_object`] does for objects.
+    /// Creates an empty list at a path unless there is one. `exists` says whether the request's object has a list at
+    /// this path, as for [`Patch::ensure_object`].
     pub fn ensure_array(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "[]")
     }

@@ -233,7 +233,8 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
         self.deserialize_map(visitor)
     }
 
-    /// `serde_json` deserializes a `RawValue` as a newtype structure. Its name is private, but begins with `$`.
+    /// Deserializes a newtype structure. `serde_json` reads its `RawValue` as one, under a private name that begins
+    /// with `$`.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -416,7 +417,8 @@ mod tests {
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
             let raw = |raw: RawText<'_>| raw.whole.map(ToString::to_string);
-            // Only documents that `serde_json` accepts are compared, because mistakes in skipped values go unnoticed.
+            // Only documents that `serde_json` accepts are compared. This reader may accept more, because it does not
+            // notice mistakes in values that it skips.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
             }
@@ -454,7 +456,8 @@ mod tests {
     #[test]
     fn the_end_of_a_string_is_found_at_each_position() {
         for length in 0..40 {
-            // 0x21 and 0x23 are one less and one more than a quote, and 0xa2 differs from a quote in the highest bit.
+            // These bytes are easily confused with a quote, which is 0x22: 0x21 and 0x23 are its neighbours, and 0xa2
+            // differs from it only in the highest bit.
             for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
                 let mut bytes = vec![other; length];
                 assert!(string_end(&bytes, 0).is_err());

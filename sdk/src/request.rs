@@ -245,7 +245,8 @@ pub trait View<'de>: Deserialize<'de> {}
 #[diagnostic::do_not_recommend]
 impl<'de, T: Deserialize<'de>> View<'de> for T {}
 
-/// The text is parsed again with path tracking, which therefore costs nothing for valid documents.
+/// Finds the path at which a document is invalid. The text is parsed a second time for this, so that tracking the path
+/// costs nothing for valid documents.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer =

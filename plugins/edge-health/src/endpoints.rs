@@ -66,7 +66,8 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in reachable.into_iter().enumerate() {
-        // Each earlier move has shifted the elements after it by one.
+        // Each move takes an address out of the list. So the index of this address is smaller by the number of earlier
+        // moves.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

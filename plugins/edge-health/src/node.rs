@@ -54,7 +54,8 @@ pub(crate) struct Reachability {
 }
 
 impl Reachability {
-    /// Nodes with the annotation [`UNHEALTHY`] count only with `always_reachable`.
+    /// Returns whether the plugin treats a node as reachable although the control plane has lost contact. A node with
+    /// the annotation [`UNHEALTHY`] is treated so only if `always_reachable` is set.
     pub(crate) fn is_presumed_reachable(self, node: &ClusterNode) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }

@@ -17,7 +17,7 @@ struct SliceEndpoint<'a> {
     conditions: Option<EndpointConditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
-    /// Contains the node's name in `v1beta1`.
+    /// The topology of the endpoint, which contains the name of the node in the API version `v1beta1`.
     #[serde(borrow)]
     topology: Option<Topology<'a>>,
 }
@@ -62,7 +62,8 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> 
         }
         let at = pointer!["endpoints", index, "conditions"];
         patch.replace(at.with_trailing_token("ready"), &true)?;
-        // The endpoint is not terminating and is now ready, so Kubernetes requires that it is serving.
+        // The endpoint becomes ready, and is not terminating. Kubernetes requires that such an endpoint is also
+        // serving.
         if conditions.serving == Some(false) {
             patch.replace(at.with_trailing_token("serving"), &true)?;
         }

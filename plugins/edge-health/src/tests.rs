@@ -39,7 +39,7 @@ fn nodes() -> [Value; 5] {
     ]
 }
 
-/// A second run on the result must change nothing.
+/// Runs the plugin on the request. Also checks that a second run on the resulting object changes nothing.
 fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = plugin(settings);
     testing::with_cluster(nodes(), || {

@@ -166,7 +166,8 @@ impl ImagePolicy {
             None => self.broken(&written),
             Some(text) => match Reference::parse(text) {
                 Ok(reference) => self.broken(&reference),
-                // Prefix and rest are valid, so the rewritten reference can only be too long.
+                // The prefix and the rest of the reference are valid. So if the rewritten reference is invalid, it is
+                // too long.
                 Err(why) => Some(format!(
                     "cannot be used: {why}; shorten the name, or change `rewrites`"
                 )),
@@ -300,7 +301,8 @@ fn has(old: &Workload<'_>, image: &PodImage<'_>) -> bool {
     })
 }
 
-/// Returns whether the stored object is being deleted. The client controls the other object, so it does not count.
+/// Returns whether the object in the cluster is being deleted. The object in the request does not count, because the
+/// client controls its content.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]

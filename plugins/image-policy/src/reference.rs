@@ -102,7 +102,8 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// The case of registries does not matter, as in host names.
+    /// Returns whether the reference begins with a prefix. Upper and lower case of the registry are the same, as in
+    /// host names.
     pub(crate) fn has_prefix(&self, prefix: &ReferencePrefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
@@ -316,7 +317,8 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a text is a digest: an algorithm, and as many digits as it has (32 or more if it is unknown).
+/// Returns whether a text is a digest, such as `sha256:` and 64 digits. A digest with an unknown algorithm must have 32
+/// digits or more.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

@@ -56,7 +56,8 @@ pub(crate) fn rewrites(
         }
     }
     for (key, rewrite) in &read {
-        // The result of a rewrite must not be rewritten again.
+        // If another rule covers the result of this rule, the image would be rewritten a second time. This is a
+        // mistake.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],

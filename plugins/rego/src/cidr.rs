@@ -20,7 +20,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`: returns the pairs of keys for which the network contains the other one.
+/// Implements `net.cidr_contains_matches`. If a network contains one of the others, the keys of both become a pair in
+/// the result.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();
@@ -34,7 +35,7 @@ pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value
     Some(pairs.into())
 }
 
-/// Implements `net.cidr_merge`: returns the fewest networks that together have the same addresses.
+/// Implements `net.cidr_merge`: returns the shortest list of networks that covers the same addresses.
 ///
 /// An address without a prefix stands for the network of its class, as in OPA. If that network is merged with no other,
 /// OPA returns the address unchanged.

@@ -240,7 +240,7 @@ impl VerbFormat {
         let magnitude = number.abs();
         let unsigned = match (verb, self.precision) {
             ('v' | 'g' | 'G', None) => general(magnitude),
-            // With these verbs, the precision is the number of significant digits.
+            // The precision of the verbs `%v` and `%g` is the number of significant digits.
             ('v' | 'g' | 'G', Some(precision)) => rounded(magnitude, precision.max(1)),
             ('f' | 'F', precision) => format!("{magnitude:.*}", precision.unwrap_or(6)),
             ('e' | 'E', precision) => exponential(magnitude, Some(precision.unwrap_or(6))),

@@ -6,7 +6,8 @@
 
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
-/// The maximum product of the numbers of parts in two globs. If two globs exceed it, the call is undefined.
+/// The limit for comparing two globs, which is the product of their numbers of parts. If two globs exceed the limit,
+/// the result of the call is undefined.
 const MOST_PAIRS: usize = 1 << 20;
 
 struct GlobPart {
@@ -29,7 +30,8 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // Each state is the position in each glob, and whether the text is not empty.
+    // The states that were reached. A state consists of the position in each of the two globs, and whether the text has
+    // any characters yet.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -88,7 +90,7 @@ fn parts(glob: &str) -> Option<Vec<GlobPart>> {
 
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // Whether a `-` can make the last item the start of a range.
+    // Whether the last item may begin a range, such as the `a` in `[a-z]`.
     let mut can_begin = false;
     loop {
         match rest.next()? {

@@ -31,7 +31,8 @@ pub(crate) struct RememberedFunctions {
 
 #[derive(Debug)]
 struct RememberState {
-    /// Evaluates functions without the cache. It has a rule for each function.
+    /// Evaluates a function if the cache does not have its result. This engine uses no cache, and has a rule for each
+    /// function.
     engine: Engine,
     functions: Vec<RememberedFunction>,
     arguments: Arc<Mutex<Vec<Value>>>,
@@ -92,7 +93,8 @@ impl RememberedFunctions {
     }
 }
 
-/// Returns the name of the extension for a function. It is also the name of the function's rule in the second engine.
+/// Returns the name of the extension that replaces the calls of a function. A rule in the second engine, which
+/// evaluates the function, has the same name.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }

@@ -24,8 +24,8 @@ pub struct Settings {
     /// The value of `input.parameters`, with an entry point.
     #[serde(default)]
     pub parameters: Map<String, Json>,
-    /// Instead of an entry point: the constraints of a template of Gatekeeper, by name. If there are several, the
-    /// environment variable `CONSTRAINT` of a stage selects the constraint for that stage.
+    /// The constraints of a template of Gatekeeper, by name. They are used instead of an entry point. If there are
+    /// several, the environment variable `CONSTRAINT` of a stage selects the constraint for that stage.
     #[serde(default)]
     pub constraints: BTreeMap<String, Constraint>,
     /// The kinds of objects in `data.inventory`, such as `v1/Service`. Each must be granted in `allow.cluster`.

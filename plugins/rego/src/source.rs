@@ -104,7 +104,8 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // `import data.inventory` needs `as inventory`, because its path changes.
+            // `data.inventory` gets another path. An import of it then needs `as inventory` to keep its name, unless
+            // the policy gives it a name already.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
@@ -222,7 +223,8 @@ impl VariableBindings<'_> {
                 }
                 _ => continue,
             };
-            // The `with` of a statement would have to apply to the bound values too, so such statements are skipped.
+            // The `with` of a statement would no longer apply to values that are bound before the statement. So
+            // statements with `with` are not rewritten.
             if !statement.with_mods.is_empty() {
                 continue;
             }
@@ -244,7 +246,8 @@ impl VariableBindings<'_> {
         }
     }
 
-    /// If the last argument of a call is its result, rewrites the call as an equation.
+    /// Rewrites a call as an equation if its last argument receives the result. `plus(1, 2, x)`, for example, becomes
+    /// `x = plus(1, 2)`.
     fn result(&mut self, expression: &Expr) {
         let Expr::Call {
             span, fcn, params, ..
@@ -294,7 +297,8 @@ impl VariableBindings<'_> {
     }
 }
 
-/// Returns the references and calls in an argument, except nested ones and those in comprehensions.
+/// Adds the references and calls in an argument to `bound`. Those inside of another reference, call or comprehension
+/// are left out.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),

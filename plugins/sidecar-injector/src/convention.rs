@@ -75,7 +75,8 @@ impl Conventions {
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
-        // An annotation of kube-sidecar-injector is not read if the settings use its name for something else.
+        // The settings may use the name of one of kube-sidecar-injector's annotations for something else. The
+        // annotations of kube-sidecar-injector are not read then.
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
@@ -93,7 +94,8 @@ impl Conventions {
         self.main.style == AnnotationStyle::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// The configured convention takes precedence over kube-sidecar-injector's.
+    /// Returns the annotation with which a workload opts in or out. If it has annotations of both conventions, the
+    /// configured convention takes precedence over that of kube-sidecar-injector.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -118,7 +120,8 @@ impl Conventions {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// BCS drops the names of containers, so injected ones are recognised by this list.
+    /// Returns the status annotation of the template if it lists the injected containers. BCS drops the names of
+    /// containers, so only this list tells which ones were injected.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == AnnotationStyle::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()

@@ -66,22 +66,23 @@ pub enum Convention {
     /// mode is `always`.
     #[default]
     Both,
-    /// Only the annotations named by `annotation` and `statusAnnotation`.
+    /// The plugin uses only the annotations named by `annotation` and `statusAnnotation`.
     Admittance,
-    /// The plugin does what kube-sidecar-injector does since 2022: it injects all workloads except those that opt out
-    /// with `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status `injected`,
-    /// unless the mode is `always`; and none in `kube-system` and `kube-public`.
+    /// The plugin does what kube-sidecar-injector does since 2022. It injects no workload in `kube-system` and
+    /// `kube-public`. It injects no workload with the status `injected`, unless the mode is `always`. It injects all
+    /// other workloads except those that opt out with `sidecar-injector-webhook.morven.me/inject`, unless `mode` says
+    /// otherwise.
     KubeSidecarInjector,
 }
 
-/// The workloads that are injected.
+/// The workloads into which the plugin injects.
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InjectionMode {
     /// All except those that opt out.
     #[default]
     OptOut,
-    /// Only those that opt in.
+    /// Only workloads that opt in.
     OptIn,
     /// All, without a way to opt out.
     Always,
@@ -98,7 +99,8 @@ where
 
 #[derive(Debug)]
 pub(crate) struct AddedElement {
-    /// The name of the element; empty only for a container that needs none.
+    /// The name of the element. It is empty only for a container in a control plane where containers need no names,
+    /// such as BCS.
     pub(crate) name: String,
     /// The image of the element; empty if the element has no image.
     pub(crate) image: String,

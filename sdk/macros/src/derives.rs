@@ -10,7 +10,8 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     let item: DeriveInput = syn::parse2(item)?;
     owned(&item)?;
     let mut attributes = serde_attributes(&item)?;
-    // `deny_unknown_fields` has an effect on structs with named fields and, because of struct variants, on enums.
+    // `deny_unknown_fields` has an effect only on types with named fields. Enums count too, because their variants can
+    // have named fields.
     let has_fields = match &item.data {
         Data::Struct(data) => matches!(data.fields, syn::Fields::Named(_)),
         Data::Enum(_) => true,

@@ -280,7 +280,8 @@ fn folds_to(key: &str, name: &str) -> bool {
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // A letter may be one of the two Unicode letters, which have up to two bytes more than an ASCII letter.
+    // Two letters of Unicode equal an ASCII letter when case is ignored. They have up to three bytes, so `key` may be
+    // up to three times as long as `name`.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key

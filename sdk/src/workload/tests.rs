@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{Text, testing};
 
-/// A row contains an object, and the path of its pod template if it has one.
+/// Each row contains the version, the kind and the content of an object, and the paths of the pod specs in it.
 #[test]
 fn templates_are_found_by_kind_and_by_shape() {
     let spec = json!({"containers": [{"name": "a", "image": "b"}]});

@@ -9,7 +9,8 @@ fn address(ip: &str, node: &str) -> Value {
     json!({"ip": ip, "nodeName": node})
 }
 
-/// SuperEdge's code for this, `pkg/edge-health-admission/admission/endpoint.go`, moves only one address correctly.
+/// The corresponding code of SuperEdge, in `pkg/edge-health-admission/admission/endpoint.go`, works correctly only if
+/// it moves a single address. This plugin must move them all.
 #[test]
 fn addresses_of_disconnected_healthy_nodes_become_ready() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));

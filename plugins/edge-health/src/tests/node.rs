@@ -21,7 +21,7 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
     let marked = || json!({"nodeunhealth": "yes"});
     let other = || taint("dedicated", "NoExecute");
     let schedule = || taint(TAINT, "NoSchedule");
-    // (case, status of the condition `Ready`, annotations, taints, alwaysReachable, expected taints after)
+    // (case, status of the condition `Ready`, annotations, taints, alwaysReachable, expected taints)
     let table = [
         ("cut off", "Unknown", none(), only(), false, None),
         (

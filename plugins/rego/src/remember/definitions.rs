@@ -9,7 +9,8 @@ use crate::{
     walk,
 };
 
-/// The number of evaluated rule bodies from which caching a function is faster than evaluating it.
+/// The number of rule bodies that a function must evaluate to be cached. If it evaluates fewer, the cache is slower
+/// than the function.
 const WORTHWHILE: usize = 8;
 
 #[derive(Debug)]
@@ -163,7 +164,7 @@ impl PureFunctions {
 
 struct RulePaths {
     all: BTreeSet<String>,
-    /// The rules that are evaluated again wherever they are read. Functions and constants are not among them.
+    /// The rules that are evaluated again each time they are read. Functions and constants are not among them.
     evaluated: BTreeSet<String>,
 }
 
@@ -198,7 +199,8 @@ impl RulePaths {
         }
     }
 
-    /// Returns the function's path, and its definition or `None` if the results must not be cached.
+    /// Returns the path and the definition of the function that a rule defines. The definition is `None` if the results
+    /// of the function must not be cached.
     fn function(
         &self,
         rule: &Rule,

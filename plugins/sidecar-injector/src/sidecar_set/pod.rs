@@ -74,7 +74,8 @@ struct Mount<'a> {
 }
 
 impl PodContainer<'_> {
-    /// Adds nothing for a container that OpenKruise has injected.
+    /// Adds the volume mounts of this container to `mounts`, and the variables that these mounts use to `env`. If
+    /// OpenKruise has injected the container, nothing is added.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());
@@ -89,7 +90,8 @@ impl PodContainer<'_> {
         Ok(())
     }
 
-    /// Adds nothing for a container that OpenKruise has injected.
+    /// Adds the volume devices of this container to `devices`. If OpenKruise has injected the container, nothing is
+    /// added.
     pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
         if !self.is_injected()? {
             for raw in self.volume_devices.iter().flatten() {

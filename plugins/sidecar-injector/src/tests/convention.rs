@@ -45,8 +45,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The configuration files of istio and of `Andrewmatilde/webhook-injector` have the lists `initContainers`
-            // and `imagePullSecrets` in addition.
+            // The configuration files of istio and of `Andrewmatilde/webhook-injector` have these lists too:
+            // `initContainers` and `imagePullSecrets`.
             "with the lists of later ones",
             with(
                 sidecarconfig(),
@@ -54,8 +54,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The next containers are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
-            // `network-delay-sidecar`.
+            // These containers are from the configuration files of `s1240zsw/centos-packet-agent`,
+            // `apigee-remote-service-envoy` and `network-delay-sidecar`.
             "containers alone, with what else they have",
             json!({"containers": [
                 {"name": "sidecar-monitor", "image": "docker.io/s1240zsw/centos-packet-agent:v1", "stdin": true, "tty": true},
@@ -133,7 +133,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
-    // (annotations, whether the plugin injects with each of the six settings above)
+    // (annotations, whether the plugin injects with `usual`, `opt_in`, `always`, `own`, `whole` and `whole_opt_in`)
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
@@ -165,7 +165,8 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // With the convention `kubeSidecarInjector`, the plugin's own annotation has no effect.
+        // The plugin's own annotation has no effect with the convention `kubeSidecarInjector`, which the last two
+        // columns have.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
