@@ -219,8 +219,8 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // If etcd has to be started a second time, it gets another port and therefore an empty directory, because
-            // the port is in the directory's name.
+            // If the first attempt to start etcd fails, the second attempt uses another port. The directory's name
+            // contains the port, so the second attempt begins with an empty directory.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
@@ -320,7 +320,8 @@ fn write_settings(directory: &Path, credentials: &TestCredentials) -> Result<(),
             {"name": "ValidatingAdmissionWebhook", "configuration": hooks},
         ],
     });
-    // The name of a "user" in this file is the host of a webhook server, and `*` matches every host.
+    // The API server reads this kubeconfig to find the client certificate for a webhook server. In such a file, the
+    // name of a "user" is the host of the webhook server, and `*` stands for every host.
     let caller = json!({
         "apiVersion": "v1",
         "kind": "Config",

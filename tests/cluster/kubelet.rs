@@ -22,7 +22,8 @@ pub(crate) struct Kubelet {
 impl Kubelet {
     pub(crate) async fn start() -> Self {
         let key = KeyPair::generate().unwrap();
-        // The certificate can be self-signed: by default, the API server does not verify that of a kubelet.
+        // By default, kube-apiserver does not verify the certificate of a kubelet. So this fake kubelet can use a
+        // self-signed one.
         let certificate = CertificateParams::new(["node".to_owned()])
             .unwrap()
             .self_signed(&key)
@@ -98,7 +99,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
 }
 
 enum SpdyFrame {
-    /// kubectl opens a stream, which gets this ID.
+    /// kubectl opens the stream with this ID.
     Opened(u32),
     /// Data that kubectl sends: the ID of the stream, the data, and whether the stream ends with it.
     Data(u32, Vec<u8>, bool),
@@ -124,8 +125,8 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFram
     })
 }
 
-/// Accepts a stream with a reply that has no headers. In SPDY, the headers of all replies form one zlib stream, which
-/// begins in the first reply.
+/// Accepts a stream that kubectl has opened, with a reply that has no headers. SPDY compresses the headers of all
+/// replies on a connection as one zlib stream, so only the first reply contains the beginning of the zlib stream.
 async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
     let begin: &[u8] = if is_first {
         b"\x78\xbb\xe3\xc6\xa7\xc2"

@@ -64,14 +64,15 @@ struct Arguments {
     /// List the scenarios without running them.
     #[arg(long)]
     list: bool,
-    /// Seconds for which the watches of `gateway::watches_stay_open` stay open; ten minutes if all scenarios run.
+    /// For how many seconds the watches of `gateway::watches_stay_open` stay open [default: 600 if all scenarios run,
+    /// and 10 otherwise].
     #[arg(long, value_name = "SECONDS")]
     watch: Option<u64>,
     /// The number of changes in `replicas::changes_go_live_everywhere_at_once`.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     changes: u32,
-    /// Seconds for which the API server is down in `replicas::changes_go_live_everywhere_at_once`; a minute if all
-    /// scenarios run.
+    /// For how many seconds the API server is down in `replicas::changes_go_live_everywhere_at_once` [default: 60 if
+    /// all scenarios run, and 5 otherwise].
     #[arg(long, value_name = "SECONDS")]
     outage: Option<u64>,
     /// Run no scenario, and keep the API server running until Ctrl-C.
@@ -115,8 +116,8 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // One of these futures completes when all scenarios have run, and the other one at Ctrl-C. In both cases, `run` is
-    // dropped, which stops the processes and removes their files.
+    // `run` completes when all scenarios have run, and `interrupted` completes at Ctrl-C. After either of them, `run`
+    // is dropped, which stops the processes and removes their files.
     let result = tokio::select! {
         result = run(&arguments) => result,
         result = interrupted() => result.map(|()| ExitCode::FAILURE),

@@ -120,7 +120,8 @@ where
     }
 }
 
-/// Starts a server on free ports. If another program takes one before the server does, tries other ports.
+/// Chooses free ports, and starts a server on them. Another program may take one of the ports before the server listens
+/// on it. Then the server is started again, on other ports.
 pub(crate) async fn with_free_ports<const N: usize, T, R>(
     mut start: impl FnMut([SocketAddr; N]) -> R,
 ) -> Result<T, Error>

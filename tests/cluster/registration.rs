@@ -104,8 +104,9 @@ impl Registration {
         format!("{probe}.probe.example.com")
     }
 
-    /// Returns the webhook configuration. It also has an unreachable webhook for objects with the label `probe:
-    /// {probe}`: once the API server refuses such an object, the configuration is in effect.
+    /// Returns the webhook configuration. It has one more webhook, the probe, which is unreachable and matches only
+    /// objects with the label `probe: {probe}`. As soon as the API server refuses such an object, the whole
+    /// configuration is in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({
             "name": self.webhook_name(scene),

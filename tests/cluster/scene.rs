@@ -162,7 +162,8 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
-    /// Sets the address at which the API server calls webhooks. The caller has to start servers behind it.
+    /// Sets the address at which the API server calls the webhooks of this scene. The caller has to start a server that
+    /// listens there, such as a load balancer.
     pub(crate) fn called_at(&mut self, address: SocketAddr) {
         self.address = address;
     }

@@ -1,7 +1,8 @@
-//! Upper bounds for the allocations and system calls of a request.
+//! Tests that a request needs no more memory allocations and system calls than allowed.
 //!
-//! Unlike times, these counts do not depend on the machine's speed. If you lower a count, lower its bound here, so that
-//! it stays low. If you have to raise one, give the reason in the commit.
+//! Unlike times, these counts do not depend on the machine's speed. Each count has an upper bound here. If you lower a
+//! count, lower its upper bound as well, so that the count stays low. If you have to raise an upper bound, give the
+//! reason in the commit.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 

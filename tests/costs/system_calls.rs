@@ -28,13 +28,14 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     // and make additional system calls.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
-    // `-D` makes strace a grandchild of this process, so that the child is the traced program itself.
+    // Usually, strace is the child of this process, and the traced program is the child of strace. With `-D`, the child
+    // of this process is the traced program, and strace is a grandchild.
     let mut wrapper = vec![strace.into_os_string()];
     wrapper.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
     wrapper.push(trace.clone().into_os_string());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let serve = Serve::new(config).unwrap().store(directory.join("store"));
-    // The program writes no access log, because it writes none in the benchmarks.
+    // The program runs without an access log, as in the benchmarks.
     let serve = serve.arguments(["--log", "error,admittance=info,admittance::access=off"]);
     let program = runtime.block_on(serve.through_wrapper(wrapper).start()).unwrap();
     let address = program.url("").trim_start_matches("http://").parse().unwrap();
@@ -61,9 +62,9 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
 /// Returns how often a trace contains each system call. A line of the trace begins with the ID of a thread.
 fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    // A line that resumes an interrupted call has no parenthesis after the name, so a call is counted once.
-    // `clock_nanosleep` is not counted: the sandbox's timer calls it even without requests, so its number depends on
-    // the machine's speed.
+    // If a system call is interrupted, strace prints a second line about it. The second line has no parenthesis after
+    // the call's name, so that each call is counted once. The sandbox's timer calls `clock_nanosleep` even without
+    // requests. The number of these calls depends on the machine's speed, so they are not counted.
     for line in fs::read_to_string(trace).unwrap().lines() {
         let call = line
             .split_whitespace()

@@ -41,7 +41,8 @@ async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
         Ok(code) => code,
         Err(Error::Ended { log, .. }) => {
-            // The driver has logged in JSON before it printed its error message. Only the message is shown.
+            // Before its error message, the driver has printed log lines in JSON. Only the error message is useful
+            // here.
             for line in log.lines().filter(|line| !line.starts_with('{')) {
                 eprintln!("{line}");
             }

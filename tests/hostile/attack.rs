@@ -17,29 +17,33 @@ pub(crate) enum Means {
     Policy(fn() -> Result<Vec<u8>, Error>),
     /// Clients create objects for which these expressions are evaluated.
     Expressions(&'static str),
-    /// Clients create objects for which a webhook that never answers is called, by a stage in Audit mode.
+    /// Clients create objects. For these, a stage in Audit mode calls a webhook that never answers.
     SilentWebhook,
-    /// Clients create objects, and this server sends informational responses without end.
+    /// Clients create objects. The server that the program then calls sends informational responses (1xx) without end.
     Informational(AttackServer),
-    /// A client with another IP address opens this many connections, and sends an incomplete request on each.
+    /// The attacker has another IP address than other clients. It opens this many connections, and sends an incomplete
+    /// request on each of them.
     UnfinishedBodies {
         connections: usize,
         request: UnfinishedRequest,
     },
     /// The agent of a cluster floods a gateway with replies of this kind.
     Tunnel(EndlessReply),
-    /// Clients try a definition (a dry run) with the guest `misbehaves`, this behaviour, and 1 GiB of memory.
+    /// Clients send a definition in a dry run, so that the program tries it. Its plugin is the guest `misbehaves` with
+    /// this behaviour, which may use 1 GiB of memory.
     Configuring(&'static str),
-    /// Clients try a definition (a dry run) that uses this module.
+    /// Clients send a definition in a dry run, so that the program tries it. Its plugin is this module.
     Module(fn() -> Result<Vec<u8>, Error>),
-    /// Clients try a definition (a dry run) whose module is a FIFO, from which nothing can be read.
+    /// Clients send a definition in a dry run, so that the program tries it. The file of its module is a FIFO (a named
+    /// pipe), from which nothing can be read.
     Fifo,
-    /// Clients try these definitions (a dry run).
+    /// Clients send these definitions in a dry run, so that the program tries them.
     Documents(fn() -> String),
-    /// Clients send this request to the admin port, which the well-behaved client probes after each of its requests.
+    /// Clients send this request to the admin port. Meanwhile, a well-behaved client sends a probe to the admin port
+    /// after each of its own requests.
     Admin(fn() -> AttackCall),
-    /// Clients open the console's page about a UID. This many requests of 9 KiB, all with this UID, are sent before the
-    /// attack.
+    /// Clients open the page of the console about the decisions with a certain UID. Before the attack, this many requests
+    /// of 9 KiB with this UID are sent.
     Decisions(usize),
 }
 

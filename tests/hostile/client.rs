@@ -29,7 +29,8 @@ impl Latency {
 }
 
 pub(crate) struct Requests {
-    /// The base URL of the driver. A request creates `object` by POST to the path `path` below this URL.
+    /// The base URL of the driver. For each request, the client sends `object` by POST to this URL with `path`
+    /// appended.
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,

@@ -1,4 +1,4 @@
-//! A server that sends informational responses (1xx) without end.
+//! A server for attacks on the program, which sends informational responses (1xx) without end.
 
 use std::{io, thread::yield_now};
 

@@ -16,10 +16,11 @@ use client::Latency;
 use scene::HostileScene;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Attack the program in every known way, one after another, and measure well-behaved requests during each.
+/// Attack the program in every known way, one after another, and measure the requests of a well-behaved client during
+/// each attack.
 ///
-/// Exits with 1 if such a request takes longer than allowed or fails, or if the program uses more memory than
-/// allowed.
+/// Exits with 1 if a request of the well-behaved client takes longer than allowed or fails, or if the program uses more
+/// memory than allowed.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task hostile --", version)]
 struct Arguments {

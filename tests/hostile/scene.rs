@@ -43,7 +43,7 @@ definitions: [chains]
 /// The maximum size of a request body in bytes, which is the default of `limits.body`.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// The number of watches of objects in the agent's cluster that a client opens. It reads none of them.
+/// A client opens this many watches of objects in the agent's cluster, and reads none of them.
 const WATCHES: usize = 256;
 
 const API: &str = "/mesosdriver/v4";
@@ -71,7 +71,7 @@ pub(crate) struct HostileScene {
     api: &'static str,
     is_of_admin: bool,
     _upstream: Option<FakeUpstream>,
-    /// A server that accepts connections and never answers, for the attack with a silent webhook.
+    /// The webhook that never answers: a server that accepts connections and does nothing else.
     _silent: TcpListener,
     _informational: JoinSet<()>,
 }
@@ -115,8 +115,8 @@ impl HostileScene {
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
             Means::Informational(AttackServer::Webhook) => {
-                // The webhook has no TLS. Only definitions of BCS may call such a webhook, so this chain is written as
-                // a definition of BCS.
+                // The program calls this webhook without TLS. Only a definition of BCS may name a webhook without TLS,
+                // so the chain is written as a definition of BCS.
                 let definition = json!({
                     "apiVersion": "v4",
                     "kind": "admissionwebhook",

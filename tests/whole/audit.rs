@@ -49,7 +49,7 @@ spec:
 ";
 
 fn pod(name: &str, labels: &Value) -> Value {
-    // Lists that an API server sends omit the `kind` of their items.
+    // An API server omits the `kind` of the items in a list, so this Pod has none.
     json!({"metadata": {"name": name, "namespace": "shop", "labels": labels}, "spec": {"containers": []}})
 }
 
@@ -195,7 +195,8 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
             ],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
-            // An UPDATE of `no-zone` has no finding, because the stage that sets a missing zone matches only CREATE.
+            // For an UPDATE of `no-zone`, there is no row, because the stage that sets a missing zone matches only
+            // CREATE.
         ]
     );
     let finding = &report["findings"][2];
@@ -345,8 +346,8 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // The plugin `misbehaves` reads the Node `node-1` and then always fails. The message of the failure
-                // contains the Node that the plugin has read.
+                // This stage always fails. Its plugin `misbehaves` first reads the Node `node-1`, and then fails with a
+                // message that contains this Node.
                 {
                     "name": "plugin",
                     "timeout": "10s",
@@ -367,8 +368,8 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// The findings that the chain [`looking_up`] makes in the namespace `shop` for the user `auditor` in the group `ops`.
-/// Each has a name, a verdict, and a part of the message.
+/// The findings of the chain [`looking_up`] in the namespace `shop`, if the audit runs as the user `auditor` in the
+/// group `ops`: (name of the object, verdict, part of the message).
 pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
@@ -445,8 +446,8 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // If the messages about an object for CREATE and UPDATE differ, it has two rows, and only the first one is kept.
-    // They can differ because a Node that comes from a watch is printed differently.
+    // An object has two rows if its messages for CREATE and UPDATE differ. That can happen because a Node is printed
+    // differently if it comes from a watch. Only the first row of each object is kept.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()

@@ -188,7 +188,8 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // The plugin's memory is in whole pages: at least its stack and heap, but not its whole linear memory.
+    // The program measures the plugin's memory in whole pages. The pages of the plugin's stack and heap are counted,
+    // but not its whole linear memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),

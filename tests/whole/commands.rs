@@ -122,7 +122,8 @@ async fn check_reports_every_mistake_in_every_file() {
     );
 }
 
-/// `check` applies the limit to the files in its arguments, but not to files that the configuration names.
+/// The configuration limits the capabilities of chains that belong to a namespace. `check` applies this limit to the
+/// files in its arguments, but not to files that the configuration names.
 #[tokio::test]
 async fn the_check_command_limits_the_capabilities_of_namespaced_chains() {
     let directory = tempfile::tempdir().unwrap();

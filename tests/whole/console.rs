@@ -299,8 +299,9 @@ async fn text_from_requests_is_never_interpreted_as_markup() {
     let attack = "<img src=x onerror=\"document.title='attacked'\">'";
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    // The page is open while this request is sent, so a script adds a row for the decision to the page. After that, the
-    // page is loaded again, so that the server renders the same row.
+    // The page is open when the program gets this request, so a script adds a row for the decision to the page. Then
+    // the page is loaded again, and the row comes from the server instead of the script. Neither of them may run the
+    // markup in the row.
     for uid in ["u1", "u2"] {
         let mut review = pod(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);

@@ -91,7 +91,8 @@ fn packages_are_installed_in_a_clean_root_and_run() {
     fs::create_dir_all(root.join("var/lib/dpkg")).unwrap();
     let dpkg = || {
         let mut dpkg = Command::new("dpkg");
-        // The package is installed into an empty directory, in which none of its dependencies is installed.
+        // dpkg installs the package into an empty directory, in which the package's dependencies are not installed. So
+        // dpkg has to ignore that they are missing (`--force-depends`).
         dpkg.arg("--root").arg(&root).arg("--force-depends");
         dpkg
     };

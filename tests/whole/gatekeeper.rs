@@ -28,7 +28,8 @@ fn report(ran: &FinishedProgram) -> Value {
 #[tokio::test]
 async fn gatekeeper_suites_run_unchanged() {
     let examples = repository().join("docs/examples");
-    // (directory of the suite, number of passing cases). In `allowed-repositories`, one more case is skipped.
+    // (directory of the suite, number of cases that pass). The suite `allowed-repositories` has one more case, which is
+    // skipped.
     for (name, cases) in [
         ("required-labels", 6),
         ("allowed-repositories", 4),

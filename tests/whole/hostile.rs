@@ -54,8 +54,8 @@ fn expected(behaviour: Behaviour) -> ExpectedFailure {
     }
 }
 
-/// A misbehaving guest with a failure policy, tested in a chain between two good stages. The stage, the chain and the
-/// namespace have the name of the case.
+/// A test of a misbehaving guest with a failure policy. The guest is the stage between two good stages of a chain. This
+/// stage, the chain and its namespace have the name of the test case.
 #[derive(Clone)]
 struct GuestCase {
     name: String,
@@ -143,7 +143,8 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a GuestCase>) -> String {
         plugin,
     } in cases
     {
-        // Three seconds are enough to show that a concurrent request does not wait for the guest that runs forever.
+        // A guest that runs forever is stopped by the stage's timeout. Even with a timeout of only three seconds, the
+        // test shows that a concurrent request does not wait for this guest.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -261,7 +262,8 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
     case
 }
 
-/// Checks that the stored object is the client's object with exactly the additions of the good stages.
+/// Checks the object that the upstream server stores: it must be the client's object with the additions of the two good
+/// stages, and with nothing else.
 fn check_object(name: &str, sent: &Value, stored: &Value) {
     let mut rest = stored.clone();
     let annotations = rest["metadata"]
@@ -468,8 +470,8 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
     assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
-/// Neither a webhook nor a plugin's HTTP request can get a connection without a file descriptor. Both count as
-/// `overloaded` and not as failures of the webhook or plugin.
+/// If the program can open no further files, it gets no connection for a webhook call or for a plugin's HTTP request.
+/// The failure then counts as `overloaded`, and not as a failure of the webhook or the plugin.
 #[tokio::test]
 async fn a_stage_that_gets_no_file_descriptor_counts_as_overloaded() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();

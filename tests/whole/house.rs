@@ -306,15 +306,16 @@ fn may_use(user: &str, used: &str) -> bool {
     match (layer(user), layer(used)) {
         // The fuzz targets may depend on every crate of the host. No crate depends on the fuzz targets.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // `cargo task hostile` shortens the time slice of its threads with a function of `admittance-net`, as the
-        // driver does.
+        // `admittance-tests` may use `admittance-net`, because `cargo task hostile` calls a function of it that
+        // shortens the time slice of threads. The driver calls the same function.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
-        // A crate may not use another crate of its own layer. This pair is an exception: `admittance-net` uses
+        // A crate may not use another crate of the same layer. There is one exception: `admittance-net` uses
         // `admittance-watch` to reload certificates when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
-        // Crates outside of the host may depend on the SDK, and the SDK may depend on its macros.
+        // Neither of these two crates belongs to the host. Every such crate may depend on the SDK, and the SDK may
+        // depend on the crate with its macros.
         (None, None) => matches!(
             (user, used),
             ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")

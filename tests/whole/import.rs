@@ -34,8 +34,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
 }
 
 /// Returns the result of each request: whether the request is allowed, the object, the warnings, and the code of a
-/// refusal. The message of a refusal is included only if `with_messages` is set, because an imported chain may use
-/// another message than the original policy.
+/// denial. An imported chain may deny a request with another message than the original policy. So the results have the
+/// message only if `with_messages` is set.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -399,8 +399,8 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
         let names: Value = containers.map(|container| container["name"].clone()).collect();
         assert_eq!(names, expected, "{track}: {}", ran.stdout);
     }
-    // The SidecarSet `base` applies to a Pod only if `canary` does not. So the import does not convert either of them,
-    // and copies both as they are.
+    // The SidecarSet `base` applies only to Pods to which the SidecarSet `canary` does not apply. The import does not
+    // convert such a pair. It copies both of them as they are.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
@@ -434,7 +434,8 @@ async fn import_reads_policies_stored_in_a_cluster() {
             "items": [{"metadata": {"name": "labels", "uid": "u", "managedFields": []}, "spec": {
                 "module": "registry://registry.example.com/labels:v1", "rules": [
                     {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}}]})),
-        // The import looks for this kind in several API versions. This version exists only in Kubernetes 1.34.
+        // The import looks for MutatingAdmissionPolicies in several API versions. This cluster serves only `v1beta1`,
+        // as Kubernetes 1.34 does.
         "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies" => {
             Some(json!({"kind": "MutatingAdmissionPolicyList", "items": []}))
         }

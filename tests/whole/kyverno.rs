@@ -155,8 +155,8 @@ async fn kyverno_tests_run_unchanged() {
     .unwrap();
     let mut patched = objects[0].clone();
     patched["spec"]["hostname"] = "a".into();
-    // The policy returns a Pod without volumes. That counts as equal to the empty list of volumes which this test
-    // expects.
+    // The test case expects a Pod with an empty list of volumes. The policy returns a Pod without a list of volumes,
+    // which counts as equal.
     patched["spec"]["volumes"] = json!([]);
     fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
     let context = format!(

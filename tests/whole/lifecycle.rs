@@ -268,7 +268,8 @@ fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
             "condition-failed",
         ]
         .contains(&failure.as_str());
-        // Failures of the stage in Audit mode are counted as ignored, although its failure policy is `Fail`.
+        // The stage `audited` has the failure policy `Fail`, but it is in Audit mode. So its failures are counted as
+        // ignored, like those of a stage with the failure policy `Ignore`.
         for (stage, policy) in [("changes", "Fail"), ("fails", "Ignore"), ("audited", "Ignore")] {
             let labels = [
                 ("stage", stage),

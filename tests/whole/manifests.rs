@@ -195,7 +195,7 @@ fn objects(text: &str) -> Vec<Value> {
     let parts = text
         .split("\n---\n")
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))
-        // If a part has only comments, it is not a document. Comments at the start of the text can make up such a part.
+        // A part that has only comments is not a document. There may be such a part at the start of the text.
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();

@@ -1,4 +1,5 @@
-//! Patches, updates and deletions of objects in a JSON API. For these, the driver reads the stored object from the API.
+//! Tests patches, updates and deletions of objects in a JSON API. Before the driver runs chains for such a request, it
+//! reads the stored object from the API.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +52,8 @@ limits: { body: 64KiB, bodyTimeout: 2s }
 definitions: [chains.yaml]
 ";
 
-/// Chains with three rules: a team's owner must not change, a new team gets a size, a protected team is not deleted.
+/// These chains have three rules: The owner of a team must not change. A new team gets a size. A protected team must
+/// not be deleted.
 const CHAINS: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -92,7 +94,7 @@ struct Teams {
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
     /// Whether the API's replies contain the resource version of a team.
     has_versions: bool,
-    /// Whether a team changes after each time it is read, as if another client changed it.
+    /// Whether each team changes right after it is read, as if another client had written it.
     is_contended: bool,
 }
 

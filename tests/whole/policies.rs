@@ -48,8 +48,8 @@ async fn kubernetes_policies_run_unchanged() {
 
     let denied = "ValidatingAdmissionPolicy 'replica-limit' with binding 'production' denied request: ";
     let cluster = ["--cluster", "manifests.json"];
-    // (replicas of the Deployment, its labels, additional arguments, expected exit code, whether the validations are
-    // evaluated, expected output)
+    // (replicas of the Deployment, labels of the Deployment, additional arguments, expected exit code, whether the
+    // validations are evaluated, expected output)
     for (replicas, labels, cluster, code, is_evaluated, expected) in [
         (5, json!({}), &cluster[..], 0, true, ""),
         (

@@ -141,8 +141,8 @@ async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Both requests go to two webhooks each. Only the first request is allowed by both webhooks, and then goes to the
-    // upstream server. That makes five headers.
+    // Two requests were sent, and each was sent on to two webhooks. The first request was allowed, so it was also sent
+    // to the upstream server. That makes five headers.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {

@@ -15,7 +15,8 @@ use crate::{
     reviews::review,
 };
 
-/// Measures the time of `requests` requests, the memory after `many` decisions, and searches in `rows` decisions.
+/// Measures three costs of recorded decisions: the time of `requests` requests, the program's memory after `many`
+/// decisions, and searches in a log of `rows` decisions.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
     let text = objects::pod(2);
     let mut table = MeasuredTable::new(&format!(

@@ -213,8 +213,8 @@ async fn changes(table: &mut MeasuredTable, rounds: u32) {
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // The module changes between the two newest versions, so every round is a change. The store has the compiled
-        // forms of both versions.
+        // In each round, the module changes from one of its two newest versions to the other. The store already has the
+        // compiled forms of both versions, so nothing is compiled.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(

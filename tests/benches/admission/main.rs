@@ -49,7 +49,8 @@ const SETTINGS: &str = r#"{
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo bench` passes `--bench`, but tests do not. Tests run each benchmark only briefly, to show that it works.
+    // `cargo bench` passes `--bench` to this program, and `cargo test` does not. `cargo test` only has to show that the
+    // benchmarks work, so each benchmark makes few calls then.
     let quick = std::env::args().all(|argument| argument != "--bench");
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();

@@ -73,8 +73,8 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // An older build may not know the key that turns decisions off. So only this build, whose suffix is empty, is
-        // also measured without decisions.
+        // `NO_DECISIONS` has a configuration key that an older build may not know. So only the build under test, whose
+        // suffix is empty, is also measured with this configuration.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,

@@ -27,7 +27,8 @@ async fn hooked(cluster: Arc<TestCluster>) -> (Scene, Value) {
     (hook, document)
 }
 
-/// Returns the second webhook of a webhook configuration. The first is the probe.
+/// Returns the webhook that the test is about, which is the second one in the configuration. The first one is a probe:
+/// it shows when the API server uses the configuration.
 fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }

@@ -70,8 +70,8 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<TestCluster>) {
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
     let both: &[&str] = &["web", "log-agent"];
-    // (path of the webhook, containers of a valid Pod, whether the chain `annotation` runs, whether an invalid Pod is
-    // denied)
+    // (path of the webhook, containers that a valid Pod has afterwards, whether the chain `annotation` changes this
+    // Pod, whether an invalid Pod is denied)
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
         ("/mutate/injection", both, false, false),
@@ -179,7 +179,8 @@ pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<TestCluster>) 
                 && event["objectRef"]["namespace"] == scene.namespace
         })
         .unwrap();
-    // The annotation's name has the index of the webhook in its configuration. The probe has the index 0.
+    // The annotation's name ends with the position of the webhook in its configuration. The position is 1, because the
+    // configuration begins with another webhook: the probe.
     let annotation = &event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"];
     let recorded: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
     assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));

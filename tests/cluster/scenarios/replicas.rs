@@ -285,7 +285,8 @@ impl ClusterFleet {
                 .send(Method::PUT, &path, Some(&stored))
                 .await
                 .unwrap();
-            // The update is refused (409) if the leader has written the status since the test read the chain.
+            // If the leader has written the chain's status since the test read the chain, the API server refuses the
+            // update as outdated (409). Then the test tries again.
             assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
             (reply.status == 200).then_some(())
         })
@@ -341,7 +342,8 @@ impl ClusterFleet {
                 // A kill loses the requests that the replica has accepted, so the test stops the users before that.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
-                // The API server may send the first request after the kill on the dead connection, and lose it.
+                // The API server may still send its next request on the connection to the killed replica. This request
+                // is lost, so the creation is repeated.
                 let create = self.creation("after-the-kill");
                 until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())

@@ -12,8 +12,8 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, pod, validating},
 };
 
-/// The name of the Service in webhook configurations. In most scenarios nothing listens there, but requests pass
-/// because the failure policy is `Ignore`.
+/// The name of the Service to which webhook configurations refer. In most scenarios, no server listens behind this
+/// Service. The API server accepts requests nevertheless, because the failure policy of the webhooks is `Ignore`.
 pub(super) const SERVICE: &str = "hooks";
 
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
@@ -23,8 +23,8 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 prints the message of a denial only for some reasons. `Forbidden` is one of them.
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
-    // The rule has no `apiGroups`, because this API server reads an empty string there as null. The reason is that it
-    // was compiled with a newer version of Go than the one for which it was written.
+    // A rule for Pods usually has `apiGroups: [""]`. This API server would read the empty string as null, because it
+    // was compiled with a newer version of Go than its authors used. So the rule has no `apiGroups`.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
     validating(chain(&scene.namespace, rules, json!([stage])))
 }
@@ -87,7 +87,8 @@ async fn reading(cluster: Arc<TestCluster>) -> Scene {
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     prepare(&cluster, &config).await;
-    // The server reads its certificate from a file, so the CA bundle has to come from a file as well.
+    // The server's certificate comes from a file, and not from the program itself. So the configuration also has to
+    // name a file with the CA bundle, which the leader writes into the webhook configurations.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(ClusterUser::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});

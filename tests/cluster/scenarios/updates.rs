@@ -22,9 +22,10 @@ pub(super) struct PodCreators {
 }
 
 struct Creator {
-    /// The marks of the versions that changed the user's Pods, oldest Pod first.
+    /// One entry for each Pod that this user has created, oldest Pod first: the mark of the version that changed the
+    /// Pod.
     marks: watch::Receiver<Vec<String>>,
-    /// The number of the oldest Pods that are ignored.
+    /// The number of entries at the start of `marks` that are ignored.
     past: usize,
     task: JoinHandle<()>,
 }
@@ -52,7 +53,7 @@ impl PodCreator {
     }
 }
 
-/// A user has seen a change completely if this many Pods in a row, all created by this user, have the mark of the new
+/// A user has seen a change completely if the user creates this many Pods in a row that all have the mark of the new
 /// version.
 const SOME: usize = 5;
 
@@ -103,8 +104,8 @@ impl PodCreators {
 
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
-            // Ignore the Pods that this user created before this call, and one more, because its creation may have
-            // begun before.
+            // Ignore the Pods that this user has created so far. The user may already be creating the next Pod, so
+            // ignore this Pod as well.
             creator.past = creator.marks.borrow().len() + 1;
         }
         self.until_all(mark).await;

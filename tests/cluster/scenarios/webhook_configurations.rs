@@ -16,7 +16,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, compiled, containers, pod, sidecar},
 };
 
-/// The port at which the API server calls a Service if the webhook configuration names none.
+/// If a webhook configuration names a Service without a port, the API server calls the Service at this port.
 const PORT: u16 = 443;
 
 /// Returns a server that issues its own certificate and writes its own webhook configurations. They refer to a Service

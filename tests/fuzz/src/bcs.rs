@@ -31,7 +31,8 @@ pub fn bcs(input: &[u8]) {
         let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
         check_forwarding(&forwarding.expect("the body is there"));
     }
-    // The body of the input is also read as a reply of the scheduler, and as one of kube-apiserver.
+    // The same body is also read as if it were a reply of the scheduler, and then as if it were a reply of
+    // kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
         if let Relay::Reply(reply) | Relay::NotProcessed(reply) = relay(status, &body) {
             is_json(reply.body());
@@ -50,7 +51,8 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     Some(request.body(()).ok()?.into_parts().0)
 }
 
-/// Reads a request with this body, and again with the body that would be forwarded. Both must be equal.
+/// Reads a request with this body, and then a request with the body that the driver would forward. Checks that both
+/// requests are equal.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
     let Ok(BodyReading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;

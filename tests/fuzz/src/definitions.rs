@@ -2,9 +2,9 @@ use admittance_definitions::{
     BcsObject, DefinitionFile, DefinitionId, DefinitionSet, ExpectedDefinitions, Mistakes, load_text,
 };
 
-/// Reads definitions in any format, as YAML or JSON. Checks that mistakes have a position; that an accepted file gives
-/// the same chains when read again, and does not change when its own documents are applied to it; and that each
-/// document can be deleted.
+/// Reads definitions in any format, as YAML or JSON. If they are invalid, checks that each mistake has a position. If
+/// they are valid, checks three properties: Reading the file again gives the same chains. Applying the file's own
+/// documents to the file changes nothing. Each document can be deleted.
 pub fn definitions(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -16,7 +16,8 @@ pub fn definitions(input: &[u8]) {
     };
     let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
-        // `load_text` accepts a text without definitions, but a file without definitions is a mistake.
+        // `load_text` accepts a text without definitions, and returns no chains. `set.chains()` reads the same text as
+        // a file, and reports a mistake, because a file must have definitions.
         Ok(chains) => match set.chains() {
             Err(mistakes) if chains.is_empty() => check_mistakes(&mistakes, text),
             again => {
@@ -42,8 +43,8 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
         let applied = set.apply(&stored.text, "input", ExpectedDefinitions::Existing, &|_| None);
-        // The document may be an item of a list. Such an item cannot be replaced without the rest of the list, so
-        // applying it fails.
+        // A document may be an item of a list in the file. Such an item cannot be replaced without the rest of the
+        // list, so `apply` returns an error for it.
         let Ok(change) = applied else {
             continue;
         };

@@ -10,22 +10,24 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The address of the answer in the guest's memory. It is fixed, so that an input can contain pointers to other parts
-/// of the same input.
+/// The address in the guest's memory at which the guest builds its answer from the input. The address is always the
+/// same, so that a pointer in the input can refer to another part of the input.
 const ANSWER: usize = 2048;
 /// The maximum length of an input. A longer input is cut off, because in the guest's memory, it would overwrite data
 /// that the host has written.
 const LONGEST: usize = 16 << 10;
 
-/// Runs a guest that answers with the bytes of the input, in which lists and strings have arbitrary pointers. Checks
-/// that the host reads the answer or reports a failure, and that the resulting object obeys all rules.
+/// Runs a guest whose answer consists of the bytes of the input. In such an answer, the pointers to lists and strings
+/// are arbitrary. Checks that the host either reads the answer or reports a failure, and that the resulting object
+/// obeys all rules.
 pub fn guest(input: &[u8]) {
     thread_local! {
         static GUEST: (Chain, Request) = (block_on(plugin()), request());
     }
     GUEST.with(|(chain, request)| {
         let mut request = request.clone();
-        // The guest gets the input as the request's name, in hexadecimal digits because a name is a string.
+        // The guest finds the input in its request, as the name. A name has to be a string, so the input is written in
+        // hexadecimal digits.
         let cut = &input[..input.len().min(LONGEST)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);
@@ -64,7 +66,8 @@ async fn plugin() -> Chain {
 }
 
 fn component() -> Vec<u8> {
-    // In the guest's memory, the pointer to the request's name is at the offset 72, and its length at 76.
+    // This component reads the name in the request from its memory: the pointer to the name is at offset 72, and the
+    // length of the name at offset 76.
     let text = format!(
         r#"(module
             (memory (export "memory") 8)

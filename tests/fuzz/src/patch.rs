@@ -3,8 +3,9 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// Applies a JSON Patch to an object. Checks that the result equals that of the crate json-patch and can be parsed,
-/// that the patch survives a round trip, and that the diff between the objects transforms the original into the result.
+/// Applies a JSON Patch to an object, and checks three properties: The result is the same as with the crate json-patch,
+/// and can be parsed. The patch is the same after it is written and read again. The diff between the original and the
+/// result transforms the original into the result.
 pub fn patch(input: &[u8]) {
     let [document, patch] = parts(input);
     let (Ok(object), Ok(parsed)) = (Object::parse(document), Patch::parse(patch)) else {
@@ -43,8 +44,8 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
         panic!("only here a patch: {patch}");
     };
     let mut expected = object.value().clone();
-    // If a patch fails, `json_patch::patch` undoes the operations before the failure, and panics if it cannot undo one
-    // of them. `patch_unsafe` undoes nothing.
+    // If an operation of the patch fails, `json_patch::patch` undoes all earlier operations, and panics if it cannot
+    // undo one of them. `patch_unsafe` does not undo operations, so it does not panic.
     let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
     match result {
         Ok(after) => {
@@ -55,8 +56,9 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
     }
 }
 
-/// Returns whether the crate json-patch treats this operation differently than we do: it leaves `null` if the root is
-/// removed, rejects moving a value onto itself, and accepts moving the root.
+/// Returns whether the crate json-patch applies this operation differently than Admittance. There are three such
+/// operations: removing the root (the crate leaves `null`), moving a value onto itself (the crate rejects it), and
+/// moving the root (the crate accepts it).
 fn is_unlike(operation: &Value) -> bool {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     match text("op") {

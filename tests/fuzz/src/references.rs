@@ -30,7 +30,7 @@ pub fn references(input: &[u8]) {
         }
         assert!(!name.registry().contains(['/', '@', ' ']), "{name}");
     }
-    // A reference to a file is not checked, because its canonical form depends on the file system.
+    // A reference to a file is not checked here, because only the file system knows the canonical form of a path.
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }

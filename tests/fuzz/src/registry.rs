@@ -21,9 +21,10 @@ const KEY: &str = include_str!(concat!(
     "/../../host/catalog/tests/signature/fixtures/p256.pub"
 ));
 
-/// Reads a registry's responses: the manifest of an artifact, an empty line, the index of its referrers, an empty line,
-/// and the manifest of a signature. Checks that an accepted module has the bytes and digest of the manifest, and that a
-/// module without a signature by the required key is rejected.
+/// Downloads a module from a registry. The input has the registry's responses, separated by empty lines: the manifest
+/// of an artifact, the index of its referrers, and the manifest of a signature. Checks that an accepted module has the
+/// bytes and the digest in the manifest. If a signature by a certain key is required, checks that a module without such
+/// a signature is rejected.
 pub fn registry(input: &[u8]) {
     thread_local! {
         static SCENE: RegistryScene = block_on(RegistryScene::new());

@@ -12,9 +12,9 @@ use crate::{
     parts,
 };
 
-/// Sends a request to a JSON API in front of which hooks are called for some paths. The input is `METHOD /path`, an
-/// empty line, and the body. Checks that no spelling of a path bypasses the hooks, and that an unchanged object comes
-/// out as it was.
+/// Sends a request to a driver in front of a JSON API, which calls hooks for some paths of the API. The input is
+/// `METHOD /path`, an empty line, and the body. Checks that no other spelling of these paths bypasses the hooks, and
+/// that the driver forwards an object as it was if no hook changes it.
 pub fn rest(input: &[u8]) {
     let [line, body] = parts(input);
     let Some(head) = head(line) else {
@@ -136,8 +136,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Splits a path into segments, as various servers do it. A server for which `merges` is set drops empty segments
-/// first. A server for which `knows_dots` is set then resolves `.` and `..`.
+/// Splits a path into segments, like one of several kinds of servers. If `merges` is set, the server first drops empty
+/// segments. If `knows_dots` is set, the server then resolves the segments `.` and `..`.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

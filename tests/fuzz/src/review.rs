@@ -1,7 +1,7 @@
 use admittance::admission::{Object, Request, Review, read_review, write_review};
 
-/// Reads an AdmissionReview as kube-apiserver sends it. Checks that an accepted review survives a round trip through
-/// the format for webhooks, without losing anything or changing the spelling of a string.
+/// Reads an AdmissionReview, as kube-apiserver would send it. If it is valid, writes it in the format for webhooks, and
+/// reads it again. Checks that nothing is lost, and that every string keeps its spelling.
 pub fn review(input: &[u8]) {
     let Ok(Review { version, request }) = read_review(input.to_vec()) else {
         return;

@@ -21,8 +21,9 @@ macro_rules! fixture {
 const MODULE: &[u8] = fixture!("module.wasm");
 const MANIFEST: &[u8] = fixture!("manifest.json");
 
-/// Verifies the signature of a module: a bundle, a bare signature, a cosign artifact (payload, empty line, signature),
-/// and the copy in the store. Checks that the signature is never valid for another module.
+/// Verifies the signature of a module in each of its forms: a bundle, a bare signature, a cosign artifact, and the copy
+/// in the store. The input is the payload of a cosign artifact, an empty line, and the signature. Checks that the
+/// signature is never valid for another module.
 pub fn signatures(input: &[u8]) {
     let name = || "module.wasm.sigstore.json".to_owned();
     let [payload, signature] = parts(input);

@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// Reads files that a crash, a full disk or another program may have left: the kind of the file, an empty line, its
-/// content. The kinds are `sealed`, a whole entry of the store; `resolution`, the content of an entry, which gets a
-/// valid seal; `revision`, the content of a revision in the history, which gets a valid digest; and `change`, the texts
-/// of an interrupted change.
+/// Reads a file that a crash, a full disk or another program may have damaged. The input is the kind of the file, an
+/// empty line, and its content. These are the kinds:
+///
+/// - `sealed`: a whole entry of the store.
+/// - `resolution`: the content of an entry of the store, to which this function adds a valid seal.
+/// - `revision`: the content of a revision in the history, to which this function adds a valid digest.
+/// - `change`: the texts of an interrupted change.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {

@@ -13,8 +13,9 @@ use crate::block_on;
 /// tunnel, which take half of these bytes.
 const LIMIT: usize = 256 << 10;
 
-/// Sends messages of an agent to a gateway through a tunnel. The input has for each message: how often it is repeated,
-/// its length, and its bytes. The connections 1 and 2 are open in the tunnel. Nobody reads the data of connection 1.
+/// Sends messages of an agent to a gateway through a tunnel. The input consists of messages. Each begins with the
+/// number of its repetitions and its length, and then has its bytes. In the tunnel, two connections are open: 1 and 2.
+/// Nobody reads the data that arrives on connection 1.
 pub fn tunnel(input: &[u8]) {
     block_on(async {
         let (ours, theirs) = tokio::io::duplex(64 << 10);

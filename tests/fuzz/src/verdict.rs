@@ -7,19 +7,20 @@ use admittance_admission::{
 
 use crate::block_on;
 
-/// The maximum size of an object that any hook returns: the limit for answers, and some more.
+/// The maximum size of an object that any hook can return. It is a little more than the size limit for the hook's
+/// answer.
 const LARGEST: usize = 64 << 20;
 
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
-    // The timeout is long, because on a busy machine, a call that is only slow would otherwise count as a finding.
-    // libFuzzer has a time limit of its own for an input.
+    // On a busy machine, a call may be slow although nothing is wrong, and a short timeout would report it as a
+    // finding. So the timeout is long. libFuzzer has its own time limit for each input.
     stage.spec.timeout = Duration::from_secs(60);
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }
 
-/// Lets the chain judge the request. Checks that the object can be parsed, has its original identity, and is the result
-/// of the patch.
+/// Lets the chain judge the request, and checks the resulting object: it can be parsed, it still has the identity of
+/// the original object (such as the name), and it equals the original object with the patch applied.
 pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
     let sources = EvaluationSources {
         namespaces: &StaticNamespaces::default(),

@@ -9,9 +9,10 @@ use crate::definitions::check_mistakes;
 /// The limit for the size of a request body, in bytes.
 const LIMIT: usize = 1 << 16;
 
-/// Reads the body of a request to the gateway as YAML. Checks that the result is JSON below the size limit, even if
-/// aliases repeat large values, or that the mistake has a position. A value must be the same if the text is in a file,
-/// and after it is written and read again.
+/// Reads the body of a request to the gateway as YAML, and converts it to JSON. If the body is invalid, checks that the
+/// mistake has a position. If it is valid, checks that the JSON is below the size limit, even if aliases in the YAML
+/// repeat large values. Also checks that the value is the same if it is read from a file, and after it is written and
+/// read again.
 pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -32,8 +33,9 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // `to_json` reads a text that begins like JSON as JSON, and then keeps the fraction of a number such as `1.0`.
-    // `yaml_to_json` reads every text as YAML and drops the fraction, so the results are not compared.
+    // For a text that begins like JSON, the results may differ, so they are not compared. `to_json` reads such a text
+    // as JSON, and keeps the fraction of a number such as `1.0`. `yaml_to_json` reads every text as YAML, and drops
+    // this fraction.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

@@ -1,4 +1,4 @@
-//! The behaviour of the test policy, whichever protocol calls it.
+//! The behaviour of the Kubewarden test policy, which is the same as a waPC module and as a WASI module.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ impl Validatable for Settings {
     }
 }
 
-/// Calls an operation of the host. The arguments are the operation's binding, namespace and name, and the payload.
+/// The function by which the policy calls an operation of the host. Its arguments are the binding, the namespace and
+/// the name of the operation, and the payload.
 pub(crate) type CallHost<'a> = &'a dyn Fn(&str, &str, &[u8]) -> Result<Vec<u8>, String>;
 
 #[derive(Deserialize)]

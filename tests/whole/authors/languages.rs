@@ -281,8 +281,8 @@ cases:
     ] {
         assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
     }
-    // The log has a line about a snapshot of the plugin's memory. The snapshot is taken after the plugin is configured,
-    // and calls start from the snapshot, so the plugin is configured only once.
+    // The program configures the plugin once, and takes a snapshot of the plugin's memory. Each call then starts from
+    // this snapshot. The log has a line about the snapshot.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
 import { deny, plugin } from "admittance";
@@ -384,7 +384,8 @@ async fn a_new_project_in_python_passes_its_tests() {
         check.stdout
     );
     other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
-    // `REGION` is granted only at run time, so the plugin has to read it during a call and not while it is built.
+    // `REGION` is not there while the plugin is built. It is granted only when the plugin runs, so the plugin has to
+    // read it during a call.
     let directory = folder.path().join("require-label");
     let code = r#"
 from admittance import Plugin, Request, Response, deny, environment

@@ -135,7 +135,8 @@ async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
 async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = ClustersScene::with_peers(&place.config()).await;
-    // A request to open a tunnel, signed with the gateways' secret, as an attacker may have recorded it.
+    // The request below opens a tunnel between two gateways. It is signed with the gateways' secret, and an attacker
+    // may have recorded it.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
@@ -165,8 +166,8 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     opened.await.unwrap();
     drop(wire);
 
-    // The recorded message is valid only on the connection on which it was recorded, because it answers the challenge
-    // of that connection. On a new connection with another challenge, the gateway refuses it.
+    // On each connection, the gateway sends another challenge. The recorded message answers the challenge of the old
+    // connection, so the gateway refuses the message on the new connection.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;

@@ -171,7 +171,8 @@ impl Authorization {
             .unwrap();
     }
 
-    /// Waits until the gateway acknowledges the message `id`. Returns the IDs of messages acknowledged before.
+    /// Waits until the gateway acknowledges the message with this ID. Returns the IDs of the messages that the gateway
+    /// has acknowledged before that.
     async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
         let mut before = Vec::new();
         let acknowledged = async {

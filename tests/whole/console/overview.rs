@@ -25,8 +25,9 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The first chain takes the Pod's image from this registry, which a stage in Audit mode does not allow. The stage
-    // only reports that it would deny the Pod.
+    // The first chain changes the Pod's image to one in the registry `mirror.example.com/docker-hub`. With these
+    // settings, a later stage refuses this registry. The stage is in Audit mode, so it only reports that it would deny
+    // the Pod.
     let audit = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains().replace("settings: { refuseLatest: true }", audit);
     assert!(chains.contains(audit), "{chains}");
@@ -89,7 +90,8 @@ async fn the_palette_and_lists_can_be_used_with_the_keyboard() {
     browser.press(Key::Enter).await;
     browser.find_with("h1", "Chain trial").await;
 
-    // If the typed text names no page, the palette offers to search the decisions for it.
+    // Ctrl-K opens the palette, which finds pages. If the user types a text that is in no page's name, such as `cart`,
+    // the palette offers to search the decisions for this text.
     browser.press(Key::Control + "k").await;
     browser.find_with("dialog.palette li", "Overview").await;
     browser.press("cart").await;

@@ -69,7 +69,8 @@ async fn screenshots_of_the_manual_are_current() {
     let server = steering::rolling_out().await;
     let origin = server.program.admin_url("");
     send_traffic(&server).await;
-    // The manual shows the paths of an installation instead of the paths on this machine.
+    // The screenshots are for the manual, so the page must not show the paths on this machine. They are replaced by the
+    // paths of an installation, such as `/etc/admittance`.
     let plugin = source("image-policy");
     let (plugins, _) = plugin.rsplit_once('/').unwrap();
     let [plugins, store, directory] = [
@@ -81,7 +82,8 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // The patterns above replace all temporary paths except that of the history, which this pattern replaces.
+        // The lines above replace the known temporary paths. The only other temporary path is that of the history, so
+        // this line replaces every path that is left.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

@@ -88,8 +88,9 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // The candidate gives another result for two Pods. It changes one Pod differently, and denies the other one
-        // with another message, because the message contains the rewritten image.
+        // For two Pods, the candidate gives another result than the plugin. It changes the image of one Pod
+        // differently. It denies the other Pod, as the plugin does, but its message contains the image that it has
+        // rewritten differently.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server

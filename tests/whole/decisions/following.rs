@@ -46,8 +46,9 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     scene.create("b", "img:latest").await;
     let mut all = FollowingCommand::start(&scene, &["--since", "1h"]).await;
     let mut refused = FollowingCommand::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // A command that has printed the earlier decisions is connected to the driver, and prints every later decision. So
-    // the test waits until both commands have printed the earlier ones.
+    // When a command has printed the earlier decisions, it is connected to the driver, and will print every later
+    // decision. So before the test sends the next request, it waits until both commands have printed the earlier
+    // decisions.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())

@@ -17,8 +17,8 @@ use crate::kubernetes::server::{POD, Server};
 async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = DecisionsScene::start(decisions).await;
-    // `share: 0%` means that the program writes no decision to disk if the request was allowed without a change. This
-    // request is allowed without a change.
+    // This request is allowed without a change. `share: 0%` means that the program writes no decisions about such
+    // requests to disk.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
     assert_eq!(scene.review(&unchanged).await.patch(), None);

@@ -28,7 +28,8 @@ fn flags(help: &str) -> BTreeSet<String> {
 async fn helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
-    // In `--help`, commands are indented by two spaces, headings of groups not at all, and continuation lines by more.
+    // In the output of `--help`, a line about a command is indented by two spaces. The headings between commands are
+    // not indented, and continuation lines are indented by more than two spaces.
     let (commands, _) = all.split_once("\nOptions:\n").unwrap();
     let mut names: Vec<String> = commands
         .lines()

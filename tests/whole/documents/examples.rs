@@ -11,8 +11,8 @@ use crate::scene::store;
 const INFOS: [&str; 16] = [
     "yaml",
     "yaml fragment",
-    // Test cases, all of which must pass. Cases that contain `target: http` are for the plugin guest-reaches-out, and
-    // all others for the stock plugin image-policy.
+    // A code block with test cases, all of which must pass. If a test case contains `target: http`, it is for the
+    // plugin guest-reaches-out, and otherwise for the stock plugin image-policy.
     "yaml cases",
     // Blocks with a definition that `check` rejects. The block after it on the page is the output of `check`.
     "yaml wrong",
@@ -37,7 +37,7 @@ const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
-/// (part of a warning that an example on the pages causes, why the example is right nevertheless)
+/// (part of a warning about an example on the pages, reason why the example is right nevertheless)
 const WARNED: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),
@@ -80,8 +80,8 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // An example with a `SyncSet` or an `ExpansionTemplate` defines no chain. Every other example must
-                // define one.
+                // Every example must define a chain. Only an example with a `SyncSet` or an `ExpansionTemplate` must
+                // not define one.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()
@@ -136,7 +136,8 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
             let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
-            // A gateway or a webhook server forwards requests to no upstream, so it must not have the key `upstream`.
+            // In front of a gateway or a webhook server, there is no upstream server, so its configuration must not
+            // have the key `upstream`.
             let has_no_upstream = ["  gateway:", "  kubernetes:"]
                 .iter()
                 .any(|dialect| block.text.contains(dialect));

@@ -12,7 +12,8 @@ use super::{configuration, page::Page, tested_with};
 /// A name that resembles no field, so that the program lists all known fields instead of suggesting one.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
-/// Adds the paths of the fields of a JSON schema below `node` to `found`. `prefix` is the path of `node`.
+/// Finds the path of each field that a JSON schema describes, such as `spec.stages`, and adds it to `found`. `node` is
+/// the part of the schema in which to look, and `prefix` is the path of this part.
 fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -25,7 +26,8 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
-    // This part of the schema is a map with arbitrary keys, which are written as `*`.
+    // `additionalProperties` describes the values of a map whose keys are arbitrary. In the path of a field, `*` stands
+    // for such a key.
     if node["additionalProperties"].is_object() {
         properties(
             schema,
@@ -52,9 +54,9 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the names of all fields that the program accepts in some places of its documents. Each place is a prefix for
-/// the names, and a document with a `?` where the fields belong. `known` replaces the `?` by an unknown field, and
-/// returns the field names that the program's error message suggests.
+/// Returns the names of all fields that the program accepts in certain places of its documents. A place is given by a
+/// prefix for the names, and by a document with a `?` where the fields belong. `known` gets this document with an
+/// unknown field instead of the `?`. It returns the field names that the program's error message then suggests.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -250,14 +252,15 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
     let read = known_in(&places, |text| {
-        // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more, so the document has this kind.
+        // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more. So the program suggests the
+        // fields of both kinds if the document is a NamespacedAdmissionChain.
         let text =
             format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // No document in `texts` has a `?` inside of a `namespaceSelector`. So the fields that the schema has there are not
-    // compared.
+    // None of the documents in `texts` has an unknown field inside of a `namespaceSelector`, so the program suggests
+    // none of the fields there. To compare the other fields, these are removed from the schema.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -362,7 +365,8 @@ async fn keys_of_the_configuration_are_documented() {
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
-    // `trustRoot` may be a path instead of an object. The page therefore lists the key itself besides its fields.
+    // In a configuration, `trustRoot` is either a path or an object with fields. So the page lists both: the key
+    // `trustRoot` itself, and its fields.
     keys.insert("signatures[].keyless.trustRoot".to_owned());
     // The keys of `pluginHttp.credentials` are arbitrary, so the page does not list them.
     keys.remove("pluginHttp.credentials");
@@ -424,8 +428,8 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // The page does not list `environment`, because plugins of a namespace may get environment variables without a
-        // permission.
+        // The page lists what a namespace needs a permission for. Plugins of a namespace may get environment variables
+        // without a permission, so the page does not list `environment`.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
@@ -634,8 +638,8 @@ fn fields_of_definitions_are_documented() {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // `apiVersion` and `kind` select the format of the other fields. The page may list these two even if the error
-        // message does not suggest them, and the reverse is also allowed.
+        // `apiVersion` and `kind` select the format of the other fields. They may be on the page and not in the error
+        // message, or in the error message and not on the page. So they are ignored unless they are in both.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

@@ -24,8 +24,8 @@ fn every_metric_is_documented() {
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
-        // In the row of a metric without labels, the cell for the labels is empty. Splitting such a row yields a cell
-        // that begins with the delimiter `|` in its place.
+        // For a metric without labels, the cell with the labels is empty. Splitting such a row loses the empty cell, so
+        // that `row[2]` is the next cell, which then begins with `|`.
         let labels = Some(row[2])
             .filter(|cell| !cell.starts_with('|'))
             .map(codes)

@@ -35,7 +35,8 @@ fn listed() -> BTreeMap<String, ListedMetric> {
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let metrics = rows.filter_map(|row| {
         let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
-        // If a metric has no labels, splitting its row yields one cell less.
+        // For a metric without labels, the cell with the labels is empty. Splitting such a row loses the empty cell, so
+        // that the row has only three cells.
         let (labels, meaning) = match row.as_slice() {
             [_, _, labels, meaning] => (*labels, *meaning),
             _ => ("", row[2]),
@@ -50,8 +51,8 @@ fn listed() -> BTreeMap<String, ListedMetric> {
     metrics.collect()
 }
 
-/// A PromQL expression of the dashboard or of an alert rule. `labels` has the labels that the dashboard's legend or the
-/// alert's message shows.
+/// A PromQL expression of the dashboard or of an alert rule. `labels` are the labels of its result that users see: in
+/// the dashboard's legend, or in the message of the alert.
 struct ShownExpression {
     place: String,
     expression: String,

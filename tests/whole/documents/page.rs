@@ -168,8 +168,8 @@ impl Page {
         self.rows_until(heading, |_, _| true)
     }
 
-    /// Returns the rows of all tables that follow this heading, up to a later heading that ends the section. `ends`
-    /// gets the level of this heading and the level of a later heading, and returns whether the later one ends the
+    /// Returns the rows of all tables in the section with this heading. `ends` decides where the section ends: it gets
+    /// the level of this heading and the level of a later heading, and returns whether the later heading begins another
     /// section.
     fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
         let level = |line: &str| line.chars().take_while(|c| *c == '#').count();

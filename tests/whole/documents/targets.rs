@@ -19,7 +19,8 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the default log target of events in this source file below `host`, which is its module's path.
+/// Returns the log target of events in a source file below `host`, unless the event names another one: the path of the
+/// file's module.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path

@@ -13,7 +13,7 @@ use super::scene::{Hot, chain, mistakes};
 
 type ModuleChange = (&'static str, fn(&Hot, u32));
 
-/// (name, function) of ways to replace a module's file. With each, the file is incomplete only briefly.
+/// (name, function) of ways to replace a module's file. With some of them, the file is incomplete for a short time.
 const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {

@@ -1,4 +1,5 @@
-//! Tests that a change that cannot go live is reported everywhere, and that the last valid table stays live.
+//! Tests changes that cannot go live: the program reports the mistake everywhere, such as in its status and in its
+//! metrics, and the last valid table stays live.
 
 use std::fs;
 

@@ -200,7 +200,8 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
 }
 
-/// The failure policy of the chain applies to requests whose module is missing.
+/// At the first start, the module server is unreachable, so one chain has no module. The failure policy of this chain
+/// decides about the requests that need the module.
 #[tokio::test]
 async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {

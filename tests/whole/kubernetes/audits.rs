@@ -388,8 +388,8 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
-        // If the messages for CREATE and UPDATE differ, the report has two results for the same object. Only the first
-        // one is kept.
+        // If the messages for CREATE and UPDATE differ, an object has two results in the report. Only the first result
+        // of each object is kept.
         found.dedup_by_key(|(name, _)| name.clone());
         found
     };

@@ -110,8 +110,8 @@ async fn the_shortest_of_all_timeouts_applies() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // If the deadline passes during the first stage, the program cannot call the second stage. It then refuses
-            // the request, even if the failure policy of both stages is `Ignore`.
+            // If the deadline of the request passes during the first stage, the second stage cannot be called. The
+            // program then refuses the request, even if the failure policy of both stages is `Ignore`.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 
 use crate::webhooks::{certificate, listen};
 
-/// The name by which a `service` in a configuration refers to the webhook server, and its name in URLs.
+/// The two host names of the webhook server: for webhook configurations that name the server as a `service`, and for
+/// those that name it by a URL.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
 #[derive(Clone, Debug)]
@@ -153,8 +154,8 @@ impl Hooks {
         json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
     }
 
-    /// Returns a webhook for a configuration. By default, it matches all requests and has the failure policy `Fail`.
-    /// The fields in `with` are added or replace the defaults.
+    /// Returns a webhook for a webhook configuration. By default, the webhook matches all requests and has the failure
+    /// policy `Fail`. The fields in `with` replace these defaults or are added to them.
     pub(crate) fn webhook(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut webhook = json!({
             "name": format!("{name}.hooks.example"),

@@ -29,7 +29,8 @@ fn numbered(number: usize, text: &str) -> Value {
     numbered_with(EVERY, number, text)
 }
 
-/// Returns the chain with this number. It has a plugin if the number is divisible by `every`.
+/// Returns the chain with this number. If the number is divisible by `every`, the chain has a plugin, and `text` is the
+/// registry that the plugin allows. Otherwise, `text` is the message of the chain's denials.
 fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     let mut chain = chain(&name(number), text);
     if number.is_multiple_of(every) {
@@ -67,7 +68,7 @@ async fn a_change_loads_plugins_and_writes_statuses_only_of_changed_chains() {
     assert_eq!(loaded(&server.program), CHAINS / EVERY);
     until_written(&setting, CHAINS).await;
 
-    // (number of the chain that is changed, how many plugins the program loads for the change)
+    // (number of the chain that changes, number of plugins that the program loads because of the change)
     for (revision, (number, plugins)) in (2..).zip([(1, 0), (EVERY, 1), (CHAINS, 1)]) {
         let before = loaded(&server.program);
         setting

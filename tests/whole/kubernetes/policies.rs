@@ -51,7 +51,7 @@ fn documents() -> String {
             &wapc,
             "  mode: monitor\n  settings: { required: never }\n",
         ),
-        // This policy changes every object, for which it lacks the permission `mutating`, so it fails.
+        // This policy changes every object, but it does not have the permission to do so (`mutating`). So it fails.
         policy(
             "AdmissionPolicy",
             "{ name: lies, namespace: liars }",
@@ -195,8 +195,8 @@ async fn kubewarden_policy_groups_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // With `act: loop`, each called policy of the group runs in a loop until its timeout. The message names only
-        // the first of these policies.
+        // With `act: loop`, every policy of the group runs in a loop until its timeout. All of them fail, but the
+        // message names only the policy that the group calls first.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

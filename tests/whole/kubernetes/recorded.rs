@@ -31,7 +31,7 @@ fn recorded() -> Vec<RecordedCall> {
             assert_eq!(call["http"], "HTTP/1.1", "{file}");
             let (_, query) = call["path"].as_str().unwrap().split_once('?').unwrap();
             let headers = call["headers"].as_object().unwrap();
-            // The replay sends a `Host` and a `Content-Length` of its own.
+            // When the test sends the recorded request again, its client sets `Host` and `Content-Length` itself.
             let kept = headers
                 .iter()
                 .filter(|(name, _)| !["Host", "Content-Length"].contains(&name.as_str()));
@@ -70,7 +70,7 @@ impl RecordedCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordedChange {
     None,
-    /// The Pod gets a sidecar container, and its own image is taken from the mirror.
+    /// The Pod gets a sidecar container, and the image of its own container is now taken from a mirror registry.
     Pod,
     /// The Pod template of a Deployment gets the sidecar and the image from the mirror.
     Template,
@@ -78,15 +78,16 @@ enum RecordedChange {
     Mark,
 }
 
-/// Whether the validating chain allows the recorded object. It allows every object that a chain has changed.
+/// The verdict of the validating chain about an object. If a mutating chain has changed the object, the validating
+/// chain always allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Images {
     Good,
     Refused,
 }
 
-/// (file with recorded calls, number of these calls, change by the mutating chains, verdict of the validating chain).
-/// The calls differ in the fields that kube-apiserver sets in the request.
+/// (file with recorded calls, number of calls in the file, what the mutating chains change, verdict of the validating
+/// chain). kube-apiserver sets other fields in each kind of request, so there is a file for each kind.
 const FILES: [(&str, usize, RecordedChange, Images); 22] = [
     ("apply-create", 1, RecordedChange::Mark, Images::Good),
     ("apply-update", 1, RecordedChange::Mark, Images::Good),
@@ -114,7 +115,8 @@ const FILES: [(&str, usize, RecordedChange, Images); 22] = [
     ("pod-patch-noop", 1, RecordedChange::None, Images::Good),
     ("pod-status-patch", 1, RecordedChange::None, Images::Good),
     ("pod-update", 1, RecordedChange::None, Images::Good),
-    // A SubjectAccessReview. From version 1.37 on, kube-apiserver does not send these to webhooks.
+    // With a SubjectAccessReview, a client asks for the permissions of a user. From version 1.37 on, kube-apiserver
+    // does not send such reviews to webhooks.
     ("sar-create", 1, RecordedChange::None, Images::Good),
     ("token-create", 1, RecordedChange::Mark, Images::Good),
     ("token-request", 1, RecordedChange::None, Images::Good),

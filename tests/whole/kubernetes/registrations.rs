@@ -203,8 +203,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
     );
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
-    // The chains are resources of this cluster, so there is a second webhook: it validates definitions before the API
-    // server stores them.
+    // The configuration has a second webhook, because the chains of this program are resources of the cluster. Before
+    // the API server stores such a chain, it calls this webhook, which validates the chain.
     let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
     assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
     assert_eq!(
@@ -263,8 +263,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The name of the configurations is a prefix of the Secret's name. So the requests for the Secret also count as
-        // requests for the configurations.
+        // The name of the Secret begins with the name of the webhook configurations. So a count of requests with this
+        // name includes the requests for the Secret.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),

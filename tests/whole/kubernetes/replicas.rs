@@ -20,7 +20,8 @@ use crate::{
 /// The time after which the Lease of a replica expires unless the replica renews it.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// The number of times that a replica may renew its Lease before it serves a target that it has prepared.
+/// A replica that has prepared the new table must serve it soon: it may renew its Lease at most this many times before
+/// that.
 const RENEWALS: usize = 2;
 
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
@@ -57,8 +58,8 @@ fn check_order(setting: &Setting) -> usize {
                     .filter(|(name, _)| settled.contains(*name))
                     .map(|(_, lease)| lease)
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader knows its own state before it writes this state to its own Lease. So that Lease may be
-                // late, and is not checked.
+                // The leader uses its own state before it has written this state to its own Lease. So the Lease of the
+                // leader may be out of date, and only the Leases of the other replicas are checked.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = counts
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)

@@ -245,7 +245,8 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         );
     }
 
-    // The chain needs a capability that the operator has not allowed to namespaces.
+    // This chain belongs to a namespace and needs a capability. The operator has not allowed this capability to chains
+    // of namespaces.
     let mut wanting = in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
@@ -270,8 +271,8 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // The chain needs a permission that the configuration does not grant, so `admittance apply` refuses the chain. It
-    // makes no difference whether the stage has its old name or a new one.
+    // The configuration does not grant the permission that this chain needs, so `admittance apply` refuses the chain.
+    // It does so whether the stage has the same name as in the stored chain or another name.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());
@@ -285,7 +286,8 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     }
 }
 
-/// Returns the AdmissionReview that the API server sends before it stores a definition.
+/// Returns an AdmissionReview about a definition. The API server sends such a review to the program before it stores
+/// the definition.
 fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
     let resource = format!("admittance.dev/v1alpha1/{plural}");

@@ -146,7 +146,8 @@ impl ReviewVerdict {
         Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
     }
 
-    /// Returns the object after the response's patch, applied by another implementation than the program's.
+    /// Returns the object with the patch of this response applied. The patch is applied by the crate json-patch, so
+    /// that the test does not depend on the program's own code.
     pub(crate) fn applied_to(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {

@@ -247,7 +247,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         );
     }
 
-    // Each installation elects a leader of its own, so its Pods get its name.
+    // The cluster may have several installations of Admittance with different names. The replicas of each installation
+    // elect their own leader, so each Pod gets the name of its installation.
     let other = printed("", "--name other").await;
     let env = other.pod()["containers"][0]["env"].as_array().unwrap().clone();
     let service = json!({"name": "ADMITTANCE_SERVICE", "value": "other.admittance-system"});

@@ -226,7 +226,8 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
         }
     }
 
-    // The test writes this definition to ZooKeeper itself, in the format in which the BCS scheduler writes definitions.
+    // This definition does not come from a driver. The test writes it to ZooKeeper in the format in which the BCS
+    // scheduler writes definitions.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
@@ -270,8 +271,8 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // The text in the node `junk` is not a definition. So a client gets an error instead of the definition `junk`, and
-    // cannot create it because the node exists, but can replace it.
+    // The text in the node `junk` is not a definition. A client that reads the definition `junk` gets an error. A
+    // client cannot create this definition either, because the node exists, but can replace it.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());

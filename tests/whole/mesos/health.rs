@@ -1,4 +1,5 @@
-//! `/healthz` of the admin port from startup to exit, as in bcs-mesos-driver, and the replies to clients meanwhile.
+//! Tests `/healthz` of the admin port from startup to exit, which must answer as in bcs-mesos-driver. Also tests the
+//! replies to other requests during this time.
 
 use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
 use http::Method;

@@ -90,7 +90,8 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
     match path.rsplit('/').next().unwrap_or_default() {
         "passes" => (200, sent.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
-        // This answer has spaces, line breaks and an escape that no serializer writes, to show that bytes are kept.
+        // No serializer writes JSON with such spaces, line breaks and escapes. So they show whether the driver passes
+        // on the bytes of this answer unchanged.
         "odd" => {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())

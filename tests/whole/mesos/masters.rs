@@ -16,7 +16,8 @@ const CLIENTS: usize = 8;
 /// The way in which a scheduler stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterExit {
-    /// The master crashes while it handles requests. Its node in ZooKeeper disappears later.
+    /// The master crashes while it handles requests. Its node in ZooKeeper still exists at first, and disappears some
+    /// time after the crash.
     Dies,
     /// The master deletes its node in ZooKeeper, and then refuses requests like a scheduler that is not the master.
     StepsDown,

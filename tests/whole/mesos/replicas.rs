@@ -222,8 +222,8 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
 async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     let server = blocking(TestZooKeeper::start).await;
     let place = ZooKeeperNode::root(server.address());
-    // The drivers' configuration has the address of the scheduler. So the drivers still find the scheduler when the
-    // ZooKeeper server of this test stops.
+    // The drivers do not look for the scheduler in ZooKeeper, because their configuration has its address. So they can
+    // still reach the scheduler when this test stops its ZooKeeper server.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&place, "")
@@ -405,8 +405,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // This driver could not serve the plugin. After the definition with the plugin is deleted, it can serve the same
-    // table as the others, and registers itself.
+    // This driver cannot serve the plugin, so it has not registered itself. When the definition with the plugin is
+    // deleted, the driver can serve the same table as the others, and registers itself.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;

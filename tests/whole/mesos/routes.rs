@@ -1,5 +1,6 @@
-//! Every route that is forwarded to the scheduler, from section 1.3 of the reference of bcs-mesos-driver, with the
-//! request that the scheduler must get. The fake scheduler reports requests that it cannot decode.
+//! Tests every route that the driver forwards to the scheduler, and the request that the scheduler must get for it.
+//! Section 1.3 of the reference of bcs-mesos-driver lists these routes. The fake scheduler reports requests that it
+//! cannot decode.
 
 use http::Method;
 use serde_json::json;
@@ -15,7 +16,7 @@ const DELETE: Method = Method::DELETE;
 /// The reply of a scheduler that has no such route.
 const NO_ROUTE: &str = "404: Page Not Found";
 
-/// (method, path below `/mesosdriver/v4`, body or its kind, request that the scheduler must get)
+/// (method, path below `/mesosdriver/v4`, body or kind of the object in the body, request that the scheduler must get)
 #[rustfmt::skip]
 const ROUTES: &[(Method, &str, &str, &str)] = &[
     (POST,   "/namespaces/elsewhere/applications", "application", "POST /v1/apps"),
@@ -88,7 +89,7 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
     (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
 ];
 
-/// (method, path, request to the scheduler) of routes that the BCS scheduler has removed.
+/// (method, path, request that the driver sends to the scheduler). The BCS scheduler has removed these routes.
 #[rustfmt::skip]
 const COMMENTED_OUT: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),

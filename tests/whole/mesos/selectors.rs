@@ -22,7 +22,8 @@ const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
     ("NotIn", "", None, true),
 ];
 
-/// The hook has a selector for namespaces. The object in the body says which namespace counts.
+/// The hook has a selector for namespaces. The selector is compared with the namespace of the object in the body,
+/// whatever namespace is in the path.
 #[tokio::test]
 async fn a_selector_matches_the_namespace_of_the_body() {
     let hooks = MesosHooks::start().await;

@@ -21,7 +21,8 @@ struct Vector {
     hooks: &'static [(&'static str, &'static str)],
     /// The values of the request's header `BCS-ClusterID`, of which there may be none or several.
     cluster: &'static [&'static str],
-    /// The request's method, and its path below `/mesosdriver/v4`, in which `{ns}` stands for the namespace.
+    /// The method of the request, and its path below `/mesosdriver/v4`. In the path, `{ns}` stands for the namespace of
+    /// this case.
     ask: (Method, &'static str),
     body: VectorBody,
     /// The status and the code of the reply that the client must get, and a part of its message.
@@ -39,7 +40,8 @@ enum VectorBody {
     /// The body is an object of this kind with the name `web`.
     Object(&'static str),
     Text(&'static str),
-    /// A definition with one hook: operation, kind, and further fields, in which `CA` stands for a valid CA bundle.
+    /// A definition with one hook: (operation, kind of the object, further fields). In the further fields, `CA` stands
+    /// for a valid CA bundle.
     Definition(&'static str, &'static str, &'static str),
 }
 
@@ -72,26 +74,26 @@ const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-Cluste
 
 #[rustfmt::skip]
 const VECTORS: &[Vector] = &[
-    // The next cases: the header with the ID of the cluster.
+    // The cases from here on test the header `BCS-ClusterID`, which names the cluster.
     Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: SEEN, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 another cluster", namespace: "header", hooks: SEEN, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
     Vector { source: "1.2 case counts", namespace: "header", hooks: SEEN, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 two of them", namespace: "header", hooks: SEEN, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 on every route", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
-    // The next cases: the kind of the object in the body.
+    // The cases from here on test the kind of the object in the body.
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..USUAL },
     Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
     Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
     Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
-    // The next cases: errors of the scheduler, whose codes the driver passes on.
+    // The cases from here on test errors of the scheduler. The driver passes their codes on to the client.
     Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), received: Some("PUT /v1/secret"), ..USUAL },
     Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, received: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
-    // The next cases: what hooks change, and how they fail.
+    // The cases from here on test what hooks change, and how hooks fail.
     Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called: &["annotates", "broken"], ..USUAL },
     Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], received: CREATED, called: &["annotates", "broken"], sent: &[(FIRST, "seen")], ..USUAL },
@@ -106,7 +108,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], received: CREATED, called: &["broken"], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    // The next cases: for which requests hooks are called.
+    // The cases from here on test for which requests hooks are called.
     Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), received: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), received: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
@@ -118,7 +120,8 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: SEEN, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
-    // The next cases: requests about definitions, which the driver answers without the scheduler.
+    // The cases from here on test requests about definitions. The driver answers such requests itself, without the
+    // scheduler.
     Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
     Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
     Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", ANOTHER), ..USUAL },
@@ -139,7 +142,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
-    // The next cases: hooks whose work a plugin does.
+    // In the cases from here on, a plugin does the work of a hook.
     Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], received: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
     Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
@@ -256,7 +259,8 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // Each hook gets the last valid reply of an earlier hook, or the bytes that the client sent if there is none.
+    // Each hook gets the last valid reply of the hooks before it. If there is no such reply, it gets the bytes that the
+    // client sent.
     let has_plugins = vector
         .hooks
         .iter()
@@ -337,8 +341,8 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // In bcs-mesos-driver, a filter sends the replies with this code, and formats their JSON with line breaks.
-        // Every byte must be the same here.
+        // In bcs-mesos-driver, the replies with this code come from a filter, which formats JSON with line breaks. The
+        // program has to send exactly the same bytes.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

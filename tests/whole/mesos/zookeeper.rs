@@ -10,7 +10,7 @@ pub(super) use ensemble::{Ensemble, TestZooKeeper};
 /// A ZooKeeper ensemble, and the node in it that serves as the root for a test.
 #[derive(Clone)]
 pub(crate) struct ZooKeeperNode {
-    /// The addresses of the ensemble's servers, as `host:port,host:port`.
+    /// The addresses of the ZooKeeper servers, separated by commas, such as `127.0.0.1:2181,127.0.0.1:2182`.
     pub(super) servers: String,
     /// The path of the node that serves as the root for a test. The path is empty if the test uses the root of the
     /// whole ensemble.

@@ -59,7 +59,8 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
     let annotations = &reply["object"]["metadata"]["annotations"];
     assert!(annotations.to_string().contains(&Versions::name(2)), "{reply}");
 
-    // The first request evaluates the live chain, and the second the live chain with other settings.
+    // The first request evaluates the live chain as it is. The second request evaluates the live chain with other
+    // settings of its plugin.
     let live = json!({"chain": "Mutating:versions", "request": {"object": object}});
     let reply = setup.evaluated(&live).await;
     assert_eq!(

@@ -74,7 +74,8 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
-/// The artifact of a plugin contains no time, so pushing it again creates the same one, and signatures remain valid.
+/// The artifact of a plugin contains no time. So if the same plugin is pushed again, the artifact is the same, and its
+/// signatures remain valid.
 #[tokio::test]
 async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     let registry = Registry::start(RegistryLogin::Open, None).await;
@@ -201,7 +202,8 @@ async fn only_signed_modules_run() {
         .unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(3));
 
-    // The store has the previous module together with its signature, so a rollback to this module succeeds.
+    // The previous module is in the store, and so is its signature. So a rollback to the previous module succeeds
+    // although signatures are required.
     setup.stdout_of(["rollback", "1"]).await;
     assert_eq!(setup.versions_of("d").await, annotations_by(1));
 }

@@ -55,8 +55,8 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<TestCluster
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // The agent's account now has the role `cluster-admin`, as agents of BCS have. With such an agent, super users have
-    // all rights in the cluster without a role binding.
+    // In this part of the test, the agent's account gets the role `cluster-admin`, as agents of BCS have. With such an
+    // agent, a super user such as `root` has all rights in the cluster without a role binding.
     gateway
         .administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;

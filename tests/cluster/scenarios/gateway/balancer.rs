@@ -24,8 +24,8 @@ impl ConnectionBalancer {
     }
 
     pub(super) async fn start_at(ip: &str) -> Self {
-        // The address `ip` may be a further address of this machine, which `cargo task cluster` adds if root runs it.
-        // Other users have only loopback addresses.
+        // If root runs `cargo task cluster`, this machine gets further IP addresses, and `ip` may be one of them. For
+        // other users, `ip` is always a loopback address.
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();

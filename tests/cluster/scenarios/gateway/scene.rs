@@ -37,8 +37,8 @@ pub(super) struct GatewayScene {
 pub(super) struct GatewaySetting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
-    /// The value of `dialect.gateway.peers`, which a gateway needs to connect to other gateways. `None` if there are no
-    /// others.
+    /// The value of `dialect.gateway.peers` in the gateway's configuration, by which the gateway connects to other
+    /// gateways. It is `None` if the scenario has only one gateway.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
     pub(super) more: Value,

@@ -1,4 +1,5 @@
-//! Watches last until the user's permission, the user's token or the connection ends.
+//! Tests how long watches through a gateway stay open: until the user's permission, the user's token or the connection
+//! ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -90,8 +91,8 @@ pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Runnin
     watches
 }
 
-/// Checks that every watch ends soon with an error. The connection of the watch breaks, or the watch gets an error as
-/// the reply if it had no reply yet.
+/// Checks that each of the `count` watches ends soon with an error. Usually, the connection of the watch breaks. If the
+/// gateway has not replied to the watch yet, the gateway may also reply with an error status.
 pub(super) async fn end_with_errors(watches: &mut RunningWatches, count: usize) {
     let ended = async {
         let mut ended = 0;

@@ -8,7 +8,7 @@ mod component;
 
 use admittance_sdk::settings;
 
-/// The behaviour, and the values that it needs.
+/// The settings of this plugin: how it behaves, and the values that it needs for that.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
@@ -28,10 +28,10 @@ macro_rules! behaviours {
         }
 
         impl Behaviour {
-            /// Every misbehaviour.
+            /// All variants of this enum.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Returns the name in the settings.
+            /// Returns the name by which the settings select this behaviour.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -80,9 +80,9 @@ behaviours! {
     ChangesNamespace = "changes-namespace",
     /// Replaces the object by an empty one.
     EmptiesObject = "empties-object",
-    /// Reads from the control plane, for which its stage has no grant.
+    /// Reads from the control plane, although the stage with this plugin has no grant for that.
     AsksForCluster = "asks-for-cluster",
-    /// Sends an HTTP request, for which its stage has no grant.
+    /// Sends an HTTP request, although the stage with this plugin has no grant for that.
     AsksForHttp = "asks-for-http",
     /// Returns an error instead of a verdict.
     ReturnsError = "returns-error",

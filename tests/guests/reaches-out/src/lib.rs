@@ -29,7 +29,7 @@ pub enum GuestTarget {
     File,
     /// The port of a local SSH server.
     Socket,
-    /// The server of `url`.
+    /// The HTTP server whose address is in the setting `url`.
     Http,
     /// Two pages of Nodes, with only the field `spec.providerID`.
     Nodes,

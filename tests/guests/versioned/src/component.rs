@@ -11,8 +11,8 @@ use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Returns the version that is in the component's bytes, where tests overwrite it. `black_box` keeps the compiler from
-/// using the original version, which it knows.
+/// Returns the version from the component's bytes, in which tests overwrite it. Without `black_box`, the compiler would
+/// insert the original version here, which it knows from the source.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;
     black_box(TEXT)

@@ -14,14 +14,14 @@ use admittance_sdk::{
     serde_json,
 };
 
-/// The values that the patch writes besides the version.
+/// The settings: what the patch writes besides the version of the plugin.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
 pub struct Settings {
     /// The stage's name, which is part of the annotations' names.
     pub name: String,
-    /// A number from which a test can tell which definitions were used. If it is set, the patch writes this number and
-    /// the version.
+    /// A number that a test chooses for its definitions. If it is set, the patch writes it into the object besides the
+    /// version. From this number, the test can tell which definitions were used.
     pub generation: Option<u64>,
 }
 

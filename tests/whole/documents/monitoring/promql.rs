@@ -9,7 +9,8 @@ pub(super) struct PromqlExpression {
     pub(super) groupings: BTreeSet<String>,
 }
 
-/// The name of a metric, and the labels with their required values that select series of it.
+/// A selector in a PromQL expression. It selects the series of a metric whose labels have the required values:
+/// `matchers` has these labels and values.
 pub(super) struct Selector {
     pub(super) name: String,
     pub(super) matchers: Vec<(String, String)>,
@@ -29,7 +30,7 @@ impl PromqlExpression {
         let mut rest = text.trim_start();
         while let Some(first) = rest.chars().next() {
             rest = if first.is_ascii_digit() {
-                // Skips a number, and a unit behind it if it is a duration.
+                // Skips a number, such as `0.5`, or a duration, such as `5m`.
                 rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
             } else if first == '[' {
                 rest.split_once(']').unwrap().1
@@ -43,7 +44,8 @@ impl PromqlExpression {
         parsed
     }
 
-    /// Reads a word from the start of the text, and the labels or matchers after it. Returns the rest of the text.
+    /// Reads a word from the start of the text. If labels or label matchers follow the word, reads them as well.
+    /// Returns the rest of the text.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let (word, rest) = word_of(text);
         let rest = rest.trim_start();

@@ -81,8 +81,8 @@ async fn ten_webhook_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // A connection returns to the pool a moment after its reply, so the next calls may open new connections. One of
-    // five repetitions must open no connection.
+    // A connection returns to the pool a moment after its reply. If the next calls begin before that, they open new
+    // connections. So the calls are repeated five times, and at least once, they must open no connection.
     let mut known = opened;
     let mut opens_none = false;
     for _ in 0..5 {
@@ -102,8 +102,8 @@ async fn ten_webhook_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// A user must always be able to remove the configuration of a broken webhook. So a request that writes a webhook
-/// configuration calls no webhook.
+/// No webhook is called for a request that writes a webhook configuration, so that a user can always remove the
+/// configuration of a broken webhook. No webhook is called for access reviews, either.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
@@ -287,8 +287,9 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // The last two calls run at the same time, but the remaining time is computed for each call separately and rounded
-    // to whole seconds. So their timeouts may differ by one second.
+    // Each of the last two calls gets the remaining time as its timeout. They run at the same time, but the remaining
+    // time is computed for each of them separately, and rounded to whole seconds. So the two timeouts may differ by one
+    // second.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"

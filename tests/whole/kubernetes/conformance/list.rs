@@ -1,20 +1,23 @@
-//! Lists the behaviour that kube-apiserver's tests of admission webhooks check, in our own words, and says whether
-//! Admittance behaves so. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
-//! `util/webhook`) and kubernetes (`test/integration/apiserver/admissionwebhook`). The last cases of group C2 (webhooks
-//! that change the object) come from measurements of kube-apiserver 1.36.
+//! Lists what kube-apiserver's tests of admission webhooks check, in our own words, and says for each case whether
+//! Admittance behaves like kube-apiserver.
+//!
+//! The cases come from the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and of kubernetes
+//! (`test/integration/apiserver/admissionwebhook`). The last cases of group C2 (webhooks that change the object) come
+//! from measurements of kube-apiserver 1.36.
 
 /// Whether Admittance behaves like kube-apiserver in a case of the list, and where that is tested.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RowStatus {
-    /// Admittance behaves like kube-apiserver. A test in this directory checks it.
+    /// Admittance behaves like kube-apiserver. A test in the directory of this file checks that.
     Met,
-    /// Admittance behaves like kube-apiserver. The named file has a test with the name of the case.
+    /// Admittance behaves like kube-apiserver. The value is the file with the test. The test has the name of the case.
     MetIn(&'static str),
-    /// Admittance behaves like kube-apiserver. The values are the file and the name of the test.
+    /// Admittance behaves like kube-apiserver. The values are the file with the test, and the name of the test.
     MetBy(&'static str, &'static str),
-    /// Admittance behaves differently, for this reason. A test in this directory checks its behaviour.
+    /// Admittance behaves differently than kube-apiserver. The value is the reason. A test in the directory of this
+    /// file checks how Admittance behaves.
     Differs(&'static str),
-    /// Admittance lacks the function that the case is about, for this reason.
+    /// Admittance does not have the feature that this case tests. The value is the reason.
     Outside(&'static str),
 }
 
@@ -34,7 +37,8 @@ const NO_CONVERSION: &str = "the object stays in the version in which it arrived
 const READ_FIRST: &str = "reported when the document is read, and the previous definitions stay live";
 
 pub(super) const LIST: &[ConformanceRow] = &[
-    // Group C1 of the cases: webhooks of both phases that change nothing, in both versions of AdmissionReview.
+    // Group C1 of the cases: webhooks that do not change the object, in both phases (mutating and validating) and with
+    // both versions of AdmissionReview.
     ("C1.1", "no rule matches: allowed, not called", Met),
     ("C1.2", "allowed: its audit annotation is kept", Met),
     ("C1.3", "denied without a message: 403, without explanation", Met),
@@ -166,7 +170,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C3.3", "the same service under another webhook's name: kept", Met),
     ("C3.4", "the first call of a URL: nothing is kept yet", Met),
     ("C3.5", "the same URL again: kept", Met),
-    // Group C4 of the cases: durations of admission.
+    // Group C4 of the cases: how long the admission of a request takes.
     (
         "C4.1",
         "the time of a mutating admission is the sum of its matching webhooks",
@@ -306,7 +310,8 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ),
     ("C9.7", "the old object of a deletion has it: no", MetIn(MATCHING)),
     ("C9.8", "an object without metadata: no", MetIn(MATCHING)),
-    // Group C10 of the cases: which requests matchConditions match.
+    // Group C10 of the cases: whether the `matchConditions` of a webhook match a request, so that the webhook is
+    // called.
     ("C10.1", "none: called", Met),
     ("C10.2", "one that is true: called", Met),
     ("C10.3", "several that are true: called", Met),
@@ -401,7 +406,8 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C11.13", "a condition is true: called", Met),
     ("C11.14", "a condition is false: not called", Met),
     ("C11.15", "a condition fails: 403", Met),
-    // Group C12 of the cases: webhooks that are called a second time.
+    // Group C12 of the cases: which webhooks are called a second time, because the object has changed after their first
+    // call.
     (
         "C12.1",
         "an in-tree plugin changes the object: called once",

@@ -8,8 +8,8 @@ use crate::kubernetes::{
     server::{POD, Server},
 };
 
-/// (case of the list, [(label that a webhook sets, fields of its configuration)], calls of each webhook, resulting
-/// labels)
+/// (case of the list, webhooks, number of calls of each webhook, resulting labels). For each webhook: (label that it
+/// sets, fields of its configuration).
 type ReinvocationRow = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
 
 fn rows() -> Vec<ReinvocationRow> {

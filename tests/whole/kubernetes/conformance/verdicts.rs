@@ -47,7 +47,7 @@ async fn answer(call: HookCall, _: Arrivals) -> HookAnswer {
     }
 }
 
-/// A webhook of a case: its path, which selects its answer, and the fields that differ from the defaults.
+/// A webhook of a case: (path, fields that differ from the defaults). The path selects the answer of the webhook.
 type RowHook = (&'static str, Value);
 
 enum RowExpectation {
@@ -69,7 +69,8 @@ struct VerdictRow {
     dry_run: bool,
     webhooks: Vec<RowHook>,
     expected: RowExpectation,
-    /// The webhooks that must be called, in this order: first for a mutating configuration, then for a validating one.
+    /// The webhooks that must be called, in this order. The first list is for a mutating configuration, and the second
+    /// list for a validating configuration.
     called: [&'static [&'static str]; 2],
 }
 
@@ -284,9 +285,9 @@ fn changing_rows() -> Vec<VerdictRow> {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
-    // The second webhook has a selector for the label `remove`, which the first webhook removes, so the second one is
-    // not called. In an UPDATE, it would be called, because the selector would match the old object, which still has
-    // the label. So the request is a CREATE.
+    // The first webhook removes the label `remove`. The second webhook selects objects with this label, so it is not
+    // called. The request has to be a CREATE: in an UPDATE, the selector would also match the old object, which still
+    // has the label, and the second webhook would be called.
     let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let reviewed = ReviewedResource {
@@ -409,7 +410,8 @@ fn changing_rows() -> Vec<VerdictRow> {
 
 /// A case of the conformance list, tested in one phase and with one version of AdmissionReview.
 struct VerdictCase {
-    /// The name of the webhook configuration for this case. The path of each webhook in it ends with this name.
+    /// The name of the webhook configuration for this case. The path of each webhook in the configuration ends with the
+    /// same name.
     place: String,
     phase: &'static str,
     document: String,

@@ -139,7 +139,7 @@ impl SharedBalancer {
         Some(ready[next].clone())
     }
 
-    /// Sends a review through the balancer. Returns the replica that answered, and its answer.
+    /// Sends a review to a replica, as a load balancer would do. Returns this replica, and its answer.
     async fn answer(&self) -> (Arc<Backend>, TimedAnswer) {
         let review = POD.review("load");
         loop {

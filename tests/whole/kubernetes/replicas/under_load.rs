@@ -25,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
 
-/// The pause before each chunk of a module that the slow replica downloads.
+/// The slow replica downloads a module in chunks. Before each chunk, the module server pauses for this time.
 const SLOWLY: Duration = Duration::from_secs(1);
 
 struct Fleet {
