@@ -198,8 +198,8 @@ impl<'a> DataPart<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // Data may lie outside of the memory. The module is then left unchanged, so that instantiating it fails as
-        // before.
+        // If the data lies outside of the memory, the module must still fail when it is instantiated. So it is left
+        // unchanged.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
