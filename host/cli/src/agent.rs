@@ -48,9 +48,9 @@ pub(crate) struct Arguments {
     /// SERVER_CERT may contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// A URL of the cluster's API server. The gateway connects to this URL itself, or through this agent if there is a
-    /// tunnel. May be given more than once, or with `;` between URLs [default: the endpoints of the Service
-    /// `kubernetes`, which are listed again in each period].
+    /// A URL of the cluster's API server. If there is a tunnel, the gateway connects to this URL through the agent, and
+    /// otherwise directly. May be given more than once, or with `;` between URLs [default: the endpoints of the Service
+    /// `kubernetes`, which the agent lists again after each --period].
     #[arg(
         long,
         visible_alias = "external-proxy-addresses",

@@ -172,8 +172,8 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // Each round has reversed the versions. If the number of rounds was odd, they are put back into their original
-    // order.
+    // The versions are in reversed order after an odd number of rounds, because each round ends with a reversal. One
+    // more reversal puts them back into their original order.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }

@@ -39,9 +39,9 @@ pub(crate) struct Arguments {
     /// Files with definitions, or directories, whose *.yaml, *.yml and *.json files are read.
     #[arg(value_name = "FILE", value_parser = existing)]
     files: Vec<PathBuf>,
-    /// A configuration of `serve` to check together with the definitions that it names [default: admittance.yaml here,
-    /// if no FILE is given]. Its settings for modules and signatures are used to load plugins, and the permissions that
-    /// it gives to namespaced chains of the cluster apply to the files too.
+    /// A configuration of `serve` to check, together with the definitions that it names [default: admittance.yaml here,
+    /// if no FILE is given]. Plugins are loaded with its settings for modules and signatures. If it limits what the
+    /// namespaced chains of a cluster may do, namespaced chains in the files get the same limits.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
@@ -118,7 +118,8 @@ struct StageMistake {
 }
 
 impl StageMistake {
-    /// Returns a mistake for each setting that the plugin rejected, or one for the whole stage.
+    /// Returns a mistake for each setting that the plugin rejected. If the error is not about settings, returns one
+    /// mistake for the whole stage.
     fn all_of(error: &StageError) -> Vec<Self> {
         let of = |location, message| Self {
             location,
@@ -192,8 +193,9 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     };
     if !arguments.documents_only {
-        // The host loads only the plugins of stages, so a plugin that no stage calls is added as a stage.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
+        // The host loads a plugin only if a stage calls it. So each plugin that no stage calls becomes a stage here,
+        // and is then loaded and checked like the others.
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
             chain
@@ -402,8 +404,8 @@ mod tests {
         let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: \
                      [{ operations: [UPDATE], resources: [services], kinds: [Service] }]\n  stages: [{ name: s, plugin: \
                      { source: 'file:s.wasm' } }]\n";
-        // (configuration, file name of the chain, text of the chain, whether configuration and chain are valid, the
-        // only warning or mistake)
+        // (configuration, name of the chain's file, text of the chain, whether both are valid, expected warning or
+        // mistake)
         for (config, name, chain, is_valid, expected) in [
             (config.to_owned(), "a.yaml", chain.to_owned(), true, None),
             (

@@ -75,7 +75,8 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// The default for a systemd service is below `STATE_DIRECTORY`.
+/// Returns the default directory of the history for this configuration. In a systemd service it is below
+/// `STATE_DIRECTORY`, and otherwise in the user's directory for state.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || env::split_paths(&variable("STATE_DIRECTORY")?).find(|path| path.is_absolute());
     let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));

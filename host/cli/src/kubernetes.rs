@@ -246,8 +246,9 @@ impl PreparedInstallation {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The configuration says nothing about webhooks. The leader of the Pods registers them once a Pod is ready,
-            // because the API server would otherwise call webhooks that nothing serves yet.
+            // The configuration has no settings for webhooks, so it gets them here. With these settings, the leader of
+            // the Pods registers the webhooks once a Pod is ready. If they were registered earlier, the API server
+            // would call webhooks that nothing serves yet.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();

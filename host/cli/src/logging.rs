@@ -53,14 +53,16 @@ where
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // `EnvFilter` would take an unknown word for a target, and log nothing else.
+    // `EnvFilter` reads any word that is not a level, such as the typo `inof`, as the name of a crate, and then logs
+    // only the lines of that crate. So such a word is refused.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
         return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // When the cluster or ZooKeeper cannot be reached, this program logs that once and says what to do. The libraries
-    // would log every failed attempt as well, so only their errors are logged.
+    // When the cluster or ZooKeeper cannot be reached, this program logs that once and says what to do. The client
+    // libraries would also log a warning for every failed attempt. So at the levels `info` and `warn`, these libraries
+    // log only errors.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }

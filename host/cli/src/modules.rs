@@ -49,7 +49,8 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// The user's store records the digest to which each tag last resolved, and must not be changed by an inspection.
+    /// Returns a catalog with its store in `directory` instead of the user's store. The command `inspect` uses it,
+    /// because the user's store records the digest to which each tag last resolved, and `inspect` must not change that.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);

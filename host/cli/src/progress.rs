@@ -267,8 +267,8 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // Requests are served when the first table is loaded, and their log lines would disturb progress bars. So
-        // further loading is only logged.
+        // The bars end when the first table is loaded. From then on the program serves requests, and the log lines of
+        // requests would disturb progress bars. So modules that are loaded later only get log lines.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

@@ -38,7 +38,7 @@ struct SetupStep {
     /// If this path is missing, the dependencies have not been installed yet.
     result: &'static str,
     /// The files in which the project names its dependencies, and the path of a copy of these files. The copy is made
-    /// after an installation. If it differs from the files later, the command runs again.
+    /// after `command` has run. If the files differ from the copy later, `command` runs again.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
@@ -52,8 +52,7 @@ impl Language {
 /// The way to find the component that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo is run for every build, because it knows what has changed and builds only that. It then names the file of
-    /// the component.
+    /// Cargo is run for every build. It knows what has changed, builds only that, and prints the path of the component.
     OfCargo,
     File {
         path: &'static str,

@@ -56,8 +56,8 @@ pub(crate) struct Arguments {
     /// webhooks are refused.
     #[arg(long)]
     call_webhooks: bool,
-    /// A configuration of `serve`, of which the settings of modules, signatures, namespaces and webhook addresses are
-    /// used.
+    /// A configuration of `serve`. The replay takes from it the settings for modules, signatures, namespaces and
+    /// webhook addresses.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].

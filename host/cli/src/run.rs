@@ -75,8 +75,9 @@ pub(crate) struct HookArguments {
     allow: Vec<Grants>,
     #[command(flatten)]
     surroundings: SurroundingFiles,
-    /// The configuration whose dialect reads an HTTP request, and whose settings of modules and signatures are used
-    /// [default: admittance.yaml here with --request, and otherwise none, so that the dialect is the BCS driver's].
+    /// A configuration of `serve`. Its dialect reads HTTP requests, and its settings for modules and signatures are
+    /// used to load plugins [default: admittance.yaml here with --request, and otherwise none]. Without a
+    /// configuration, HTTP requests are read with the dialect of the BCS driver.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].

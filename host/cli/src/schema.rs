@@ -79,7 +79,8 @@ fn configuration() -> Value {
     schema
 }
 
-/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`, and adds what is missing.
+/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If the whole schema does not describe this
+/// key yet, adds an empty schema for it.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {

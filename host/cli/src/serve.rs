@@ -236,7 +236,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Conditions that use the authorizer fail without a cluster, and then the request is usually denied.
+/// Warns about match conditions that ask the authorizer although no cluster is configured. Such a condition always
+/// fails, and then the request is usually denied.
 fn warn_of_conditions(host: &Host) {
     for chain in host.table().chains() {
         for stage in chain.stages.iter().filter(|stage| stage.spec.uses_authorizer()) {
@@ -249,7 +250,8 @@ fn warn_of_conditions(host: &Host) {
     }
 }
 
-/// Starts the watches on the cluster that the chains need, so that the first requests do not wait for them.
+/// Starts to watch what the chains look up in the cluster: namespaces, and the kinds that plugins read. Then the first
+/// requests need not wait until these watches have begun.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);

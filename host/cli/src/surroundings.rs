@@ -1,4 +1,5 @@
-//! Simulates a cluster and servers for plugins that commands run without a server.
+//! Simulates a cluster and HTTP servers. Plugins use them in commands such as `run` and `test`, which need no running
+//! driver.
 
 use std::{path::PathBuf, sync::Arc};
 

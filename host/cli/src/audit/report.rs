@@ -39,8 +39,8 @@ pub(super) struct AuditReport {
     /// The findings that the report shows, at most [`FINDINGS`].
     findings: Vec<Finding>,
     left_out: u64,
-    /// Whether the chains would refuse any object. If there is a second table of chains, objects that it would refuse
-    /// as well do not count.
+    /// Whether the chains refuse at least one object. If the audit compares two tables of chains, an object does not
+    /// count if both tables refuse it.
     refuses: bool,
     not_listed: Vec<(String, String)>,
 }

@@ -10,8 +10,8 @@ use crate::files;
 /// The maximum size of a BCS configuration in bytes. Real ones have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections of a BCS configuration whose names are left out: the key `port` in the section `service_config` counts
-/// as `port`.
+/// The sections of a BCS configuration that are flattened: the key `port` in the section `service_config` is called
+/// `port` here, and not `service_config.port`.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -155,7 +155,8 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections `listen` and `admin`. `asks_clients` adds the CA of clients.
+    /// Returns the sections `listen` and `admin`. If `asks_clients` is true, `listen` also names the CA that must have
+    /// signed the certificates of clients.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));

@@ -20,7 +20,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
         name: kind, versions, ..
     } in forms.importable()
     {
-        // Skips versions that an API server does not serve, such as `group/`, which stands for all versions of a group.
+        // An API server serves a single version, such as `group/v1`. The name `group/`, which stands for all versions
+        // of the group, is skipped.
         let served = |version: &&&str| version.contains('/') && !version.ends_with('/');
         for version in versions.iter().filter(served) {
             let path = format!("/apis/{version}/{}", plural(version, kind));
@@ -57,8 +58,8 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // Gatekeeper defines a kind of constraints for each template. If it has refused the template, the API server
-        // does not know that kind, so there are no constraints to list.
+        // Gatekeeper defines a kind of constraints for each template that it accepts. If Gatekeeper has refused this
+        // template, the API server does not know its kind, so there are no constraints to list.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }

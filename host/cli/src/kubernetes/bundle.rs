@@ -60,7 +60,8 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = TakenNames::default();
-        // Files without a stage may contain bindings, parameters or exceptions.
+        // All files are added. A file without stages is needed too, because it may contain bindings, parameters or
+        // exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -91,8 +92,9 @@ impl Bundle {
     }
 }
 
-/// Returns whether a stage uses a stock plugin whose file is not named in the documents, such as the plugin behind a
-/// Gatekeeper policy. It is an error if the documents name a file that the Pod does not contain.
+/// Returns whether a stage still uses a stock plugin, such as the one that runs a Gatekeeper policy. `documents` are
+/// those of the Pod, in which the sources of plugins have been replaced with files in `directory`. If a source still
+/// names a file elsewhere, it could not be replaced, and this is an error.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents

@@ -89,8 +89,9 @@ impl Configuration {
         };
         let ca_file = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = ca_file.map(|file| read(&directory.join(file))).transpose()?;
-        // A configured address such as 10.0.0.5 belongs to the operator's machine, and a Pod has another one. If the
-        // configuration listens on all addresses, such as 0.0.0.0:8443, its port is kept.
+        // A Pod listens on all addresses, because an address such as 10.0.0.5 belongs to the operator's machine. If the
+        // configuration itself listens on all addresses, as in 0.0.0.0:8443, the Pod uses the same port, and otherwise
+        // the default port.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,

@@ -211,7 +211,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
     }
 }
 
-/// Returns the field that a schema requires; `None` if the schema contains anything else.
+/// If the schema consists of the keyword `required` and nothing else, returns the field that it requires.
 fn only_required(schema: &Json) -> Option<&str> {
     let required = schema
         .get("required")

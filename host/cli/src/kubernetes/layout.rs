@@ -1,7 +1,7 @@
 //! Defines the paths in a Pod on which its configuration and chains depend.
 
-/// The directory of the definitions in a Pod. It is a volume of its own, as the other directories below are, and an
-/// update replaces all files of a volume at once.
+/// The directory of the definitions in a Pod. It is a volume of its own, because an update of a volume replaces all its
+/// files at once.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 /// A volume in a Pod may be writable for every user. The program therefore makes a private directory in it, and keeps

@@ -18,7 +18,8 @@ pub(super) struct ClusterNeeds {
 }
 
 impl ClusterNeeds {
-    /// Determines what these chains need, and what the namespaced chains need that users may add later.
+    /// Determines the needs of these chains. Users may add namespaced chains later, so all that `namespaced` allows to
+    /// such chains is needed as well.
     pub(super) fn from_chains(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {

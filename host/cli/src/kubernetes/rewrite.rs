@@ -82,7 +82,8 @@ fn source_range(
     let node = node.reporting_to(mistakes);
     let old = node.string()?;
     let span = node.span();
-    // Only a source without quotes, or with quotes but without escapes, can be found in the text and replaced.
+    // In the text of the file, a source with escapes such as `"a\x2eb"` looks different from its value `a.b`. So the
+    // value is not found in the text, and the source cannot be replaced.
     let Some(offset) = text.get(span.clone())?.find(old) else {
         return node.reject(
             "the source is written in a way that cannot be changed where it stands",

@@ -194,8 +194,8 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Returns a role with the rights of the Pods, and its binding to a user. A static Pod reaches the API server with a
-/// kubeconfig, and the user in this kubeconfig must be called like the installation.
+/// Returns a ClusterRole with the rights of the Pods, and binds the role to a user with the name of the installation. A
+/// static Pod cannot have a service account. It reaches the API server with a kubeconfig, which must be for this user.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");

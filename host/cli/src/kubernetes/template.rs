@@ -321,8 +321,8 @@ impl Renderer<'_> {
                 let file = self.files.get(&text(path)).map(Vec::as_slice);
                 json!(String::from_utf8_lossy(file.unwrap_or_default()))
             }
-            // Helm's `Files.Glob` returns the selected files. This one only returns the pattern, and the function that
-            // follows it, `.AsConfig` or `.AsSecrets`, selects the files.
+            // In Helm, `Files.Glob` returns the files that match the pattern. Here it returns the pattern itself, and
+            // the next function, `.AsConfig` or `.AsSecrets`, selects the files.
             ("Files.Glob", [pattern]) => pattern.clone(),
             _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
         })

@@ -21,8 +21,8 @@ pub(super) enum PluginTemplate {
     Validating,
     /// Adds a label to objects without it.
     Mutating,
-    /// Looks up the namespace of an object. Refuses the object if one of its labels has another value than the same
-    /// label of the namespace.
+    /// Looks up the namespace of an object in the cluster. Refuses the object if it has the same label as its
+    /// namespace, but with another value.
     Capabilities,
 }
 

@@ -35,7 +35,7 @@ enum UsersCommand {
     #[command(after_help = "Examples:
   admittance users create alice --group developers")]
     Create {
-        /// The name of the user: `alice`, which stands for plain:alice.
+        /// The name of the user, such as `alice`. The full name of this user is then plain:alice.
         name: String,
         /// Let the user do everything with every cluster, and manage users.
         #[arg(long)]
@@ -62,8 +62,8 @@ enum UsersCommand {
   admittance users import
   admittance users import --replace root")]
     Import {
-        /// If a user of bcs-api has the name or number of this user of the gateway, delete the user of the gateway with
-        /// all tokens before the copy. May be given more than once.
+        /// Replace this user of the gateway if a user of bcs-api has the same name or number. The user of the gateway
+        /// is deleted with all tokens, and then the user of bcs-api is copied. May be given more than once.
         #[arg(long, value_name = "USER")]
         replace: Vec<String>,
         #[command(flatten)]
@@ -137,8 +137,8 @@ enum ClustersCommand {
   admittance clusters create dev --creator alice
   admittance clusters create BCS-K8S-15091 --project demo --type k8s")]
     Create {
-        /// The name of the cluster. `dev` becomes the cluster plain-dev. If --project is given, the name is the ID that
-        /// the platform gave the cluster, such as `BCS-K8S-15091`.
+        /// The name of the cluster, such as `dev`: the ID of the cluster is then plain-dev. If --project is given, this
+        /// is the ID that the platform gave the cluster, such as `BCS-K8S-15091`.
         id: String,
         /// The user who may manage the cluster.
         #[arg(long, value_name = "USER")]

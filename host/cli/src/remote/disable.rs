@@ -1,4 +1,4 @@
-//! `admittance disable` and `enable`: stops calling a stage, or enforcing its answers, for a time.
+//! `admittance disable` and `enable`: for a time, a stage is not called, or its answers are not enforced.
 
 use std::{fmt::Write as _, time::Duration};
 

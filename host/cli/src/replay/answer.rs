@@ -75,8 +75,8 @@ impl ReplayAnswer {
         })
     }
 
-    /// Compares two answers to the same request. If `is_redacted`, values of this answer may be hidden, and a hidden
-    /// value counts as equal to every value of the other answer.
+    /// Compares two answers to the same request. If `is_redacted`, some values in `self` may be replaced with
+    /// `[redacted]`. Such a value counts as equal to every value in `other`.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),

@@ -73,7 +73,8 @@ pub(super) enum CaseHooks {
 }
 
 impl TestCase {
-    /// A case in this program's own format must expect by `stages: []` that no stage is called.
+    /// Returns whether the case may pass although no stage is called. In this program's own case format, only a case
+    /// that expects `stages: []` may.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
             // A test of Kyverno may expect that no policy applies: the policy does not match the object, or an

@@ -132,8 +132,8 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// The test expects that the constraint does not fit its template. Returns `None` if the schema of the template refuses
-/// the constraint, and otherwise the unmet expectation.
+/// Checks that the schema of the template refuses the constraint, as the test expects. Returns `None` if the schema
+/// refuses it, and otherwise the failure of the test.
 fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();

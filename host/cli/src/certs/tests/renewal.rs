@@ -2,9 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// Each case begins with a certificate made by `--service hook.ns --days 90`.
-/// (name of the case, change to the files, days until the renewal, arguments of the renewal, whether the certificate is
-/// replaced)
+/// A certificate is made with `--service hook.ns --days 90`, then changed, and later renewed.
+/// (name of the case, change to the files, days until the renewal, arguments of the renewal, whether it is replaced)
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";

@@ -284,7 +284,8 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
-/// Returns the rule that an object has exactly one of these fields, or at least one if `is_exclusive` is false.
+/// Returns the rule that an object has exactly one of these fields. If `is_exclusive` is false, the object may have
+/// more than one of them, but at least one.
 pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
     let present: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
     let names = fields.iter().map(|field| format!("`{field}`"));
@@ -316,7 +317,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // A test asserts that the schema has every one of these paths, so no addition is skipped here.
+            // The schema contains every one of these paths, and a test asserts that. So no addition is ever skipped.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

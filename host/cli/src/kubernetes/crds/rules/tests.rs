@@ -232,7 +232,7 @@ async fn documented_definitions_satisfy_the_cel_rules() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // A resource cannot have relative paths.
+        // A file may name modules by relative paths, but a resource must name them by absolute paths.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -258,8 +258,8 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` for each schema within `schema`. The number that it gets is the maximum number of values in one document
-/// to which that schema applies.
+/// Calls `act` for this schema and each schema within it. The second argument of `act` is the maximum number of values
+/// in one document to which the schema applies.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);

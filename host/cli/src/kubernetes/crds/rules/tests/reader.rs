@@ -125,8 +125,8 @@ type RefusedBy = [bool; 3];
 const BY_READER: RefusedBy = [false, false, true];
 const BY_READER_AND_FILES: RefusedBy = [true, false, true];
 
-/// The differences between the schemas and the reader that are intended.
-/// (pattern of paths, kinds of changes, who refuses such a change at such a path, the reason)
+/// The places where the schemas and the reader of definitions differ on purpose.
+/// (pattern of paths, kinds of changes, who refuses the changed document, reason for the difference)
 const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
@@ -201,8 +201,9 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
             let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
-            // Only the schema for resources has CEL rules. So the schema for files may accept a document that the
-            // reader refuses, but must not refuse one that the reader accepts.
+            // The schema for resources and the reader of definitions must refuse the same documents. The schema for
+            // files has no CEL rules. So it may accept a document that the reader refuses, but must not refuse a
+            // document that the reader accepts.
             if resources != reader || (files && !reader) {
                 differences.push((pointer.clone(), change, [files, resources, reader]));
             }
