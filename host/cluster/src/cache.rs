@@ -111,8 +111,8 @@ impl<V: Clone> ObjectCache<V> {
     ) -> (Vec<V>, Option<Key>) {
         let first = Key::new(namespace, "");
         let start = match after {
-            // A plugin chooses `after`, so it may even name an object in another namespace. Such a key must not make
-            // the page begin before the namespace that is listed.
+            // The page begins after the object `after`. A plugin chooses `after`, so it may even name an object in
+            // another namespace. The page must still not begin before the namespace that is listed.
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };

@@ -205,7 +205,8 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
 fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
     let reason = match error {
         KubeconfigError::ReadConfig(source, path) => return ConfigError::Read { path, source },
-        // The message of the parser quotes the file, which contains secrets.
+        // The parser's own message quotes lines of the kubeconfig, which may contain tokens and keys. So only the place
+        // of the mistake is reported.
         KubeconfigError::Parse(error) => match error.location() {
             Some(place) => format!(
                 "line {}, column {}: invalid YAML, or an unexpected value",

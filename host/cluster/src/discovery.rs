@@ -39,9 +39,9 @@ impl ServedKind {
 }
 
 impl Cluster {
-    /// Returns the kinds with these plurals in a group, or all kinds of the group if `*` is given. Each kind has the
-    /// first of these versions in which the API server serves it. Returns `None` if the API server does not have the
-    /// group.
+    /// Returns the kinds of a group with these plurals, or all kinds of the group if `*` is among the plurals. If the
+    /// API server serves a kind in several of these versions, the first of them is returned. If the API server does not
+    /// have the group, no kinds are returned.
     ///
     /// # Errors
     ///

@@ -258,7 +258,8 @@ impl WatchedKind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // The cache cannot continue a list that the API server began, because it does not know the server's tokens.
+        // If the query contains a token, the API server has sent the previous page and this token with it. The cache
+        // does not know such tokens, so the next page must come from the API server too.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
@@ -290,7 +291,8 @@ pub(crate) enum Start {
     /// The page begins after the object with this key in the cache.
     #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
-    /// The page is one that the API server returns. The server gave this token for it with the previous page.
+    /// The page comes from the API server, which returns it for this token. The API server sent the token with the
+    /// previous page.
     #[display("s{_0}")]
     OfServer(String),
 }

@@ -120,8 +120,8 @@ impl Election {
         self.is_leader.subscribe()
     }
 
-    /// Returns the replicas of this program, including itself. Each replica holds a Lease of its own, which is renewed
-    /// and expires after these times.
+    /// Returns the replicas of this program, including itself. Each replica holds a Lease of its own. `terms` says how
+    /// often a replica renews its Lease, and after which time without a renewal a Lease has expired.
     pub fn members(&self, terms: ElectionTimes) -> ReplicaMembers {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
         ReplicaMembers::new(

@@ -9,7 +9,8 @@ use super::{Resource, ResourceError, WatchedResources};
 /// The maximum number of attempts if other clients change the resource meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// A change of one resource by a store that reads and writes only some of its fields.
+/// A change of one resource. The store that makes the change knows only some fields of the resource, and leaves all
+/// other fields as they are.
 #[derive(derive_more::Debug)]
 #[debug("ResourceEdit {{ namespace: {namespace:?}, name: {name:?}, .. }}")]
 pub struct ResourceEdit<'a> {
@@ -17,11 +18,11 @@ pub struct ResourceEdit<'a> {
     /// The namespace of the resource; empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Returns whether the resource has the state from which the edit starts. It is not changed in any other state. The
-    /// argument is `None` if the resource is absent.
+    /// Returns whether the edit may be made to the resource as it is now. If not, nothing is changed. The argument is
+    /// `None` if there is no such resource.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Returns whether the resource has the state to which the edit leads. The argument is `None` if the resource is
-    /// absent.
+    /// Returns whether this resource looks as it should after the edit. The argument is `None` if there is no such
+    /// resource.
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Sets fields of the resource. If `None`, the resource is deleted.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,

@@ -66,7 +66,8 @@ struct ServerData {
     kinds: Vec<DefinedKind>,
     /// The field of webhooks that the server drops, like a server of a version that does not have the field yet.
     unknown_field: Option<&'static str>,
-    /// The actions that run right before the next write with each verb, such as a write by another client.
+    /// The actions that a test has planned, by verb. They run right before the next write with this verb. An action is,
+    /// for example, a write by another client.
     before: BTreeMap<String, Vec<Event>>,
     access: Value,
     reviews: Vec<Value>,
@@ -648,9 +649,8 @@ impl SharedServer {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line to send in a watch that has sent the changes up to the version `seen`. The version in the
-    /// result is the one up to which changes have then been sent, and the boolean says whether the watch ends with this
-    /// line.
+    /// Returns the next line of a watch. `seen` is the version up to which the watch has already sent all changes. The
+    /// result is the line, the new value of `seen`, and whether the watch ends with this line.
     fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {

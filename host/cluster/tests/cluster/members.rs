@@ -34,7 +34,7 @@ impl SimulatedReplica {
         Self { members, task }
     }
 
-    /// Returns the annotations that this replica has received from all replicas that are alive, except itself.
+    /// Returns what the living replicas say, as this replica has received it: the annotation `says` of each Lease.
     fn received_reports(&self) -> Vec<String> {
         let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self

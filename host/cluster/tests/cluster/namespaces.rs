@@ -224,8 +224,8 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// An API server that has just started refuses requests until it has read its roles. A watch must then start soon after
-/// the refusal ends.
+/// An API server that has just started refuses all requests until it has read its roles. When it has read them, a watch
+/// that was refused before must soon succeed.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
@@ -250,8 +250,8 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// If the pauses became longer with every expiry, although the lists between them succeed, this test would exceed its
-/// timeout.
+/// Each time the watch expires, the next list succeeds, so the pause before a list must not grow with every expiry. If
+/// it did, this test would exceed its timeout.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();

@@ -164,7 +164,8 @@ impl SharedServer {
             let Some(mut object) = data.objects.get(&place).cloned() else {
                 return target.not_found();
             };
-            // Server-side apply removes the fields that the manager applied before and leaves out now.
+            // The patch replaces the whole status. In server-side apply, a field is removed if the manager applied it
+            // before and the new patch leaves it out.
             set(&mut object, "status", patch.get("status"));
             if object != data.objects[&place] {
                 data.put(&target.plural, object);
