@@ -162,7 +162,8 @@ impl ChainStore {
         self.resource_of(kind, name)
     }
 
-    /// Splits the name of a definition of this kind into the namespace and the name of the definition's resource.
+    /// Splits the name of a definition into the namespace and the name of its resource: `shop/pods` becomes `shop` and
+    /// `pods`. If the kind is cluster-wide, the namespace is empty.
     fn resource_of<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
         let (namespace, name) = if kind.kind.is_namespaced {
@@ -271,8 +272,8 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // Each read also records what it found, and `changed` compares with that. So every kind is read, even if the
-        // read of another kind has failed.
+        // All kinds are read, even if the read of one kind fails. Each read also records what it found, and `changed`
+        // later compares all kinds with these records.
         for (kind, read) in self
             .0
             .iter()

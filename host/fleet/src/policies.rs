@@ -66,7 +66,8 @@ impl PolicySystem {
                     versions: &["v1", "v1beta1", "v1alpha1"],
                     resources: &["constrainttemplates"],
                 },
-                // Each template of Gatekeeper defines a kind in this group.
+                // Each template of Gatekeeper defines a kind of constraints. All these kinds are in the group
+                // `constraints.gatekeeper.sh`, and `*` stands for them.
                 PolicyGroup {
                     name: "constraints.gatekeeper.sh",
                     versions: &["v1beta1"],
@@ -215,8 +216,8 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // Each read also records what it found, and `changed` compares with that. So every kind is read, even if the
-        // read of another kind has failed.
+        // All kinds are read, even if the read of one kind fails. Each read also records what it found, and `changed`
+        // later compares all kinds with these records.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;

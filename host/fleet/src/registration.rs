@@ -174,7 +174,8 @@ pub fn of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook that checks definitions before they are stored. It must never prevent a repair.
+/// Returns the webhook that checks definitions before they are stored. If this program is down, definitions are stored
+/// without the check (`Ignore`), so that the webhook never prevents a repair.
 pub(crate) fn check_of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let WebhookRegistration { name, namespace, .. } = registration;

@@ -130,8 +130,8 @@ impl Drop for KeeperGuard<'_> {
 }
 
 impl Webhooks {
-    /// Starts to manage the webhooks. If this program issues their certificate, waits until there is one; the first
-    /// replica issues it. `limit` is the timeout of all chains of a request together; `checks_definitions` says whether
+    /// Starts to manage the webhooks. If this program issues their certificate, waits until the first replica has
+    /// issued one. `limit` is the timeout for one request in all its chains together. `checks_definitions` says whether
     /// definitions are stored as resources.
     pub async fn open(
         cluster: &Cluster,
@@ -170,7 +170,8 @@ impl Webhooks {
         })))
     }
 
-    /// Returns the TLS configuration of the port if this program issues its certificate.
+    /// Returns the TLS configuration of the port that the API server calls, or `None` if this program does not issue
+    /// the certificate of that port.
     pub fn tls(&self) -> Option<ServerTls> {
         match &self.0.trust {
             WebhookTrust::Own(secret) => Some(secret.tls.clone()),
@@ -186,7 +187,8 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// Serves the newest certificate, or reloads the CAs whenever their file changes. Runs in every replica, and never
+    /// Keeps the certificate up to date. If this program issues the certificate, serves the newest one. If the
+    /// certificate is in files, reloads its CAs whenever their file changes. Runs in every replica, and never
     /// completes.
     pub async fn follow(&self) {
         match &self.0.trust {

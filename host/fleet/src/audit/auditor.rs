@@ -28,9 +28,9 @@ pub struct JudgedObject {
 }
 
 impl Auditor {
-    /// Creates an auditor that treats objects as if this user created and updated them, `jobs` objects at a time. If
-    /// there are two tables of chains, the findings have the verdict of the second, and show as `before` the verdict of
-    /// the first.
+    /// Creates an auditor that judges objects as if this user created and updated them. It judges `jobs` objects at a
+    /// time. If there are two tables of chains, a finding contains the verdict of the second table, and its field
+    /// `before` contains the verdict of the first table.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),

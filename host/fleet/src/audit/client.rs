@@ -366,7 +366,8 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page, with fewer objects if it would be too large. After status 410, continues with the present objects.
+    /// Reads a page of the list. If the page is too large, asks for fewer objects. If the token has expired (status
+    /// 410), continues with a new token, and the rest of the list then contains the objects as they are now.
     async fn page(&mut self, token: &str, client: &AuditClient) -> Result<ApiServerAnswer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {

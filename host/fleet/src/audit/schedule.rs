@@ -225,8 +225,9 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
-                    // The error is ignored: the next tick asks again. If the API server has a lasting problem, other
-                    // requests fail too, and their errors are reported.
+                    // The error is ignored, because the next tick asks the API server again whether it serves an API of
+                    // reports. If the API server has a lasting problem, other requests fail too, and their errors are
+                    // reported.
                     if let Ok(Some(api)) = work.client.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

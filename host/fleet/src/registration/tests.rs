@@ -60,7 +60,8 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // `limits.requestTimeout` limits all stages together to 10 s, and time for the answer is added.
+        // The stages have 10 s together, because of `limits.requestTimeout`. The webhook gets 250 ms more for the
+        // answer, and the sum of 10.25 s is rounded up.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (
@@ -325,14 +326,13 @@ fn chains_of_namespaces_have_separate_webhooks() {
 
 #[test]
 fn webhooks_exclude_requests_that_the_cluster_depends_on() {
-    // (rule of a chain, match conditions of its webhook, whether the rule matches nodes). Wildcards in rules mean the
-    // same as in kube-apiserver.
     let none: &[&str] = &[];
     let all: &[&str] = &[
         "exclude-leases",
         "exclude-authentication",
         "exclude-authorization",
     ];
+    // (rule of a chain, expected match conditions of its webhook, whether the rule matches nodes)
     for (rule, expected, nodes) in [
         (PODS, none, false),
         ("{ operations: [\"*\"], resources: [\"*\"] }", all, true),

@@ -34,7 +34,8 @@ pub struct RegisteredWebhook {
 
 impl RegisteredWebhook {
     /// Returns the webhooks that call these chains, mutating ones first. A rule with a
-    /// [problem](RegisteredChain::problem) is left out. `limit` is the timeout of all chains of a request together.
+    /// [problem](RegisteredChain::problem) is left out. `limit` is the timeout for one request in all its chains
+    /// together.
     pub fn for_all_chains(
         chains: &[RegisteredChain<'_>],
         registration: &WebhookRegistration,
@@ -77,8 +78,9 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // One webhook may call chains of several namespaces, because each chain checks the namespace of a
-                // request again. So webhooks whose other settings are equal become one.
+                // Webhooks of several namespaces become one webhook if all their other settings are equal. The API
+                // server then calls it for all these namespaces, and each chain checks the namespace of the request
+                // again.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -119,8 +121,9 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // The chain can select objects by their kind, but a webhook's rule cannot. So the webhook is called for all
-            // kinds, and the chain skips those that it does not select.
+            // A chain may select objects by kind, but the API server selects requests for a webhook by resource. So the
+            // kinds are left out of the webhook's rule. The API server then calls the webhook for objects of other
+            // kinds too, and the chain skips those.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()
@@ -192,8 +195,9 @@ impl RegisteredWebhook {
         let WebhookRegistration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // The slash in `a/b`, which is the chain `b` of the namespace `a`, becomes a dot. Only the `-namespaced` after
-        // the verb then distinguishes it from the cluster-wide chain `a.b`.
+        // The name of a namespaced chain contains a slash, such as `a/b`, and the name of a webhook must not. So the
+        // slash becomes a dot. The webhooks of `a/b` and of the cluster-wide chain `a.b` then have different names only
+        // because of `-namespaced`.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
@@ -262,7 +266,8 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// The excluded namespaces are never selected. If `only` is empty, all others are.
+/// Returns the selector of the namespaces for which a webhook is called: the namespaces in `only`, or all namespaces if
+/// `only` is empty. Excluded namespaces are never selected.
 pub(super) fn namespace_selector(registration: &WebhookRegistration, only: &BTreeSet<String>) -> Json {
     const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);

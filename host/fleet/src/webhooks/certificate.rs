@@ -145,7 +145,8 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Issues a certificate that is served at once. `others` is the PEM of further CAs.
+    /// Issues a certificate that is served at once, even if the API server does not trust its CA yet. The CAs in
+    /// `others` (PEM) remain trusted as well.
     fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {

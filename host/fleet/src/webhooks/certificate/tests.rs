@@ -8,8 +8,8 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the contents that the Secret gets in `days` days. `found` is the contents that it has until then, and `None`
-/// stands for a missing Secret.
+/// Returns the contents of the Secret after a renewal that takes place in `days` days. `found` is what the Secret
+/// contains before this renewal, and `None` stands for a missing Secret.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
@@ -50,8 +50,8 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
     let first = after(0, None, false, false);
     let other = after(0, None, false, false);
     let now = OffsetDateTime::now_utc();
-    // For each of three reasons the certificate cannot be served: its CA is not trusted, the key belongs to another
-    // certificate, or it has expired.
+    // None of these three certificates can be served: the first has a CA that is not trusted, the second has the key of
+    // another certificate, and the third has expired.
     let foreign = SecretContents {
         authorities: other.authorities.clone(),
         ..first.clone()
