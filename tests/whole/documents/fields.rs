@@ -259,8 +259,8 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // None of the documents in `texts` has an unknown field inside of a `namespaceSelector`, so the program suggests
-    // none of the fields there. To compare the other fields, these are removed from the schema.
+    // The program suggests no fields of a `namespaceSelector`, because no document in `texts` has a `?` there. So the
+    // fields of a `namespaceSelector` are removed from the schema before the comparison.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
