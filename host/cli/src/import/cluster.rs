@@ -20,8 +20,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
         name: kind, versions, ..
     } in forms.importable()
     {
-        // An API server serves a single version, such as `group/v1`. The name `group/`, which stands for all versions
-        // of the group, is skipped.
+        // Only a name with a version, such as `group/v1`, has a path in the API. The name `group/` stands for all
+        // versions of the group, so it is skipped.
         let served = |version: &&&str| version.contains('/') && !version.ends_with('/');
         for version in versions.iter().filter(served) {
             let path = format!("/apis/{version}/{}", plural(version, kind));

@@ -3,7 +3,7 @@ use time::Duration;
 use super::*;
 
 /// A certificate is made with `--service hook.ns --days 90`, then changed, and later renewed.
-/// (name of the case, change to the files, days until the renewal, arguments of the renewal, whether it is replaced)
+/// (case, change to the files, days until the renewal, arguments of the renewal, whether the certificate is replaced)
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";
