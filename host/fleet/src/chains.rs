@@ -272,8 +272,8 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All kinds are read, even if the read of one kind fails. Each read also records what it found, and `changed`
-        // later compares all kinds with these records.
+        // All kinds are read, even if the read of one kind fails, because each read also records what it found. Later,
+        // `changed` compares all kinds with these records.
         for (kind, read) in self
             .0
             .iter()

@@ -216,8 +216,8 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All kinds are read, even if the read of one kind fails. Each read also records what it found, and `changed`
-        // later compares all kinds with these records.
+        // All kinds are read, even if the read of one kind fails, because each read also records what it found. Later,
+        // `changed` compares all kinds with these records.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;
