@@ -172,7 +172,7 @@ impl Accounts {
                 return denied;
             }
             if changes.changed().await.is_err() {
-                // `changed` never fails, because `self` owns the sender.
+                // This is not reached: `changed` fails only after its sender was dropped, and `self` owns the sender.
                 std::future::pending::<()>().await;
             }
         }

@@ -156,7 +156,8 @@ impl Clusters {
     pub(super) async fn find(&self, id: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
-        // `wait_for` fails only if the task that follows the clusters has ended. Then the last known clusters are used.
+        // `wait_for` fails only if the task that follows the list of clusters has ended. Then the clusters in the last
+        // list are used.
         let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
         let known = self.now();
         let reason = match known.clusters.get(id) {
@@ -211,8 +212,8 @@ impl ClusterFollower {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // The name of a cluster's node is the ID of the cluster. Drivers can register next to these nodes, and nodes of
-        // drivers are skipped.
+        // Each cluster has a node whose name is the ID of the cluster. Drivers can register next to these nodes, so
+        // names that are not IDs of clusters are skipped.
         for id in names
             .children
             .iter()

@@ -26,8 +26,8 @@ pub enum Statuses {
 keywords!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 
 impl Statuses {
-    /// Returns the HTTP status that the client gets if the driver replies with `status`. With `Self::Ok`, this is 200,
-    /// except that the status of a switch of protocols is kept.
+    /// Returns the HTTP status that the client gets if the driver replies with `status`. With `Self::Ok`, this is
+    /// always 200, unless the driver switches to another protocol: then the client gets the status 101.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
@@ -97,7 +97,8 @@ fn after_colon(reason: &str) -> String {
 enum EnvelopeWriter {
     /// An error of bcs-api's handlers: compact JSON, with a message that names the program.
     Handler,
-    /// An error of bcs-api's filters: indented JSON. Its HTTP status always shows the error.
+    /// An error that bcs-api's filters send: indented JSON. Unlike a handler, a filter never replies 200 if there is an
+    /// error.
     Filter,
 }
 

@@ -55,7 +55,8 @@ use crate::{
 /// The key in `UserInfo.extra` under which chains find the ID of the cluster.
 const CLUSTER_KEY: &str = "admittance.dev/cluster";
 
-/// The interval at which the metrics of open tunnels are set again, because the exporter would drop them.
+/// The interval at which the metrics of open tunnels are set again, even if their values are the same. The exporter
+/// drops metrics that are not set for some time.
 const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The proxy to Kubernetes clusters. Cheap to clone; lives as long as the gateway.
@@ -274,8 +275,8 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // Without a permission, the reply is that for an unknown cluster, so that it does not reveal which identifiers
-        // exist.
+        // A user without access to the cluster gets the same reply as for a cluster that does not exist. Otherwise,
+        // users could find out which identifiers exist.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))

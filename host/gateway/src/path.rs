@@ -6,7 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes of paths at the gateway, longest first: that of bcs-api, and that of bcs-gateway-discovery.
+/// The prefixes that the paths of requests to the gateway can have, with the longest first. The first one is the prefix
+/// of bcs-api, and the second one is the prefix of bcs-gateway-discovery.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
 /// Returns the path at a driver for a path at the gateway. The query and percent-encoding are kept.

@@ -119,7 +119,7 @@ impl RoleWriterHandle {
     async fn work(&self) {
         let mut is_writer = self.is_writer.subscribe();
         loop {
-            // `wait_for` never fails, because `self` owns the sender.
+            // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             let _ = is_writer.wait_for(|is_writer| *is_writer).await;
             tracing::info!("this gateway writes the roles of users into the clusters");
             tokio::select! {
@@ -135,7 +135,7 @@ impl RoleWriterHandle {
     async fn store_configured(&self) {
         let mut contents = self.config.file.as_ref().map(RoleTable::contents);
         let mut changes = self.accounts.changes();
-        // The stored grants are unknown until the directory has been read.
+        // The grants in the database are known only after the directory was read for the first time.
         let _ = changes.wait_for(Option::is_some).await;
         loop {
             let wanted = contents
@@ -150,7 +150,7 @@ impl RoleWriterHandle {
             let Some(contents) = &mut contents else {
                 return std::future::pending().await;
             };
-            // `changed` never fails, because `self` owns the sender.
+            // `changed` fails only after its sender was dropped, and `self` owns the sender.
             let _ = contents.changed().await;
         }
     }

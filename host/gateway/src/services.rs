@@ -142,7 +142,8 @@ impl ServiceTarget<'_> {
         }
     }
 
-    /// Rewrites the path of a request for the service. Returns the permission that the request needs.
+    /// Replaces the path of a client's request with the path that the servers of BCS expect. Returns the permission
+    /// that the request needs.
     pub(super) fn rewrite(&self, head: &mut Parts) -> Result<Permission, GatewayError> {
         let ServiceRoute {
             gateway_prefix,

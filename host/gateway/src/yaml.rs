@@ -36,7 +36,8 @@ pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml>
     Ok(yaml_to_json("body", text, limit)?.unwrap_or_default())
 }
 
-/// Returns whether the JSON may become much larger than the YAML, because aliases can repeat values.
+/// Returns whether YAML may contain anchors and aliases, which are written with `&` and `*`. Aliases repeat values, so
+/// the JSON may become much larger than the YAML.
 pub(super) fn may_expand(body: &[u8]) -> bool {
     body.contains(&b'&') && body.contains(&b'*')
 }

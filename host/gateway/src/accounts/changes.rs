@@ -39,8 +39,8 @@ pub enum ClusterName {
 }
 
 impl ClusterName {
-    /// Checks the name of a new cluster, and returns the checked name. `bcs` is the project and the kind of a cluster
-    /// that the platform manages; `None` for other clusters.
+    /// Checks the name of a new cluster, and returns the checked name. If the platform manages the cluster, `bcs`
+    /// contains the project and the kind of the cluster. Otherwise, `bcs` is `None`.
     pub fn new(name: &str, bcs: Option<(&str, ClusterType)>) -> Result<Self, AccountsError> {
         let is_part = |text: &str, longest| {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);

@@ -12,8 +12,8 @@ pub struct AccountsConfig {
     pub key_file: PathBuf,
     /// Whether the gateway creates the key file if the file is missing.
     pub creates_key: bool,
-    /// The time within which an agent has to use a new register token for the first time. Then, an unused token
-    /// expires.
+    /// The lifetime of a new register token until an agent uses it for the first time. If no agent uses the token
+    /// within this time, the token expires.
     pub register_token_lifetime: Duration,
     /// The maximum number of clusters that a user may create. Super users may create any number. Default: 50.
     pub clusters_per_user: usize,

@@ -88,8 +88,8 @@ impl Directory {
 
     /// Returns the current session of a token that was [authenticated](Self::authenticate) earlier.
     pub fn session(&self, digest: TokenDigest) -> Result<UserSession, TokenDenied> {
-        // The duration of this lookup reveals nothing about other tokens, because clients cannot choose the digest of a
-        // token.
+        // This lookup need not take the same time for all digests. Clients cannot choose the digest of a token, so the
+        // time tells them nothing about other tokens.
         let token = self.tokens.get(digest.as_bytes()).ok_or(TokenDenied::Unknown)?;
         let user = self.users.get(&token.user).ok_or(TokenDenied::Unknown)?;
         if token.expires_at <= Moment::now() {

@@ -14,7 +14,8 @@ pub enum AccountsError {
     Unknown(&'static str, String),
     #[error("the {0} `{1}` already exists")]
     Exists(&'static str, String),
-    /// A user wants to create a cluster with an ID of the platform that another project has registered.
+    /// A user wants to create a cluster with an ID of the platform, such as `BCS-K8S-15091`, but another project has
+    /// registered this ID first.
     #[error(
         "the cluster ID `{0}` belongs to the project that registered it first: use the cluster of that project, or have \
          an administrator delete it with `admittance clusters delete`"
@@ -50,7 +51,8 @@ impl From<sqlx::Error> for AccountsError {
     }
 }
 
-/// Returns the error of an INSERT that violates a constraint: `name` is taken, or its `parent` was deleted.
+/// Returns a function that explains why an INSERT violates a constraint: either `name` is already in use, or the row to
+/// which the new row refers, such as a user, was deleted. `parent` is the kind of that other row.
 pub(super) fn violation(
     what: &'static str,
     parent: &'static str,

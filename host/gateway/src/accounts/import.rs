@@ -177,7 +177,7 @@ impl Accounts {
         done: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
         let report = AgentReport {
-            // Commas are replaced because the last version of BCS's agent separates addresses with them.
+            // The last version of BCS's agent separates the addresses with commas, but the gateway expects semicolons.
             server_addresses: reported.server_addresses.replace(',', ";"),
             ca: reported.ca_cert_data,
             user_token: Secret(reported.user_token),

@@ -162,7 +162,8 @@ pub(super) fn random_suffix(length: usize) -> Result<String, String> {
 fn random(length: usize, letters: usize) -> Result<String, String> {
     let source = SystemRandom::new();
     let mut text = String::with_capacity(length);
-    // Random bytes from `usable` on are skipped, so that every character has the same probability.
+    // The number of values of a byte, 256, may not be a multiple of `letters`. Random bytes from `usable` on are
+    // skipped, so that every character has the same probability.
     let usable = 256 / letters * letters;
     while text.len() < length {
         let mut bytes = [0; 64];

@@ -66,8 +66,8 @@ pub enum GrantedClusters {
 pub enum GrantScope {
     #[display("")]
     Cluster,
-    /// The grant holds for all namespaces, like a grant with the scope `Cluster`. The database keeps the two as
-    /// separate grants.
+    /// The grant holds for all namespaces, so it gives the same rights as a grant with the scope `Cluster`. The
+    /// database stores the two as different grants.
     #[display("*")]
     EveryNamespace,
     Namespace(String),
@@ -393,7 +393,8 @@ mod tests {
         };
         let unknown = UserName::plain("nobody").unwrap();
         let configured = [
-            // The ID `bcs-k8s-1` means only `BCS-K8S-1`, although `BCS-K8S-10` begins with it. Case does not matter.
+            // The ID in a grant is compared as a whole, but its case does not matter. So `bcs-k8s-1` means the cluster
+            // `BCS-K8S-1`, and not `BCS-K8S-10`.
             grant(&alice, "bcs-k8s-1", "", GrantSource::Configuration),
             grant(&alice, "BCS-K8S-1", "team", GrantSource::Configuration),
             grant(&unknown, "*", "", GrantSource::Configuration),

@@ -34,8 +34,8 @@ pub struct User {
     pub created_at: Moment,
 }
 
-/// The name of a user: `{kind}:{name}`, such as `plain:alice`. A kind contains no dot, so different names remain
-/// different when `.` replaces `:` for impersonation.
+/// The name of a user: `{kind}:{name}`, such as `plain:alice`. In clusters, the name has `.` instead of `:`, such as
+/// `plain.alice`. A kind contains no dot, so two users never have the same name in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct UserName(Arc<str>);
 

@@ -108,7 +108,8 @@ impl KubernetesProxy {
             token,
             params,
         } = request;
-        // The token is checked first, so that nobody without a valid token can have parameters parsed.
+        // The token is checked before the parameters are parsed. So nobody without a valid token can send input to the
+        // parser.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
         let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts).ok_or_else(|| {

@@ -25,7 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// changes if somebody changes the role bindings of the agent.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout of the question whether an agent may impersonate `system:masters`. A user's request waits for it.
+/// The timeout of the request that asks an API server whether the agent may impersonate `system:masters`. It is short,
+/// because a user's request waits for the answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why a request that the gateway itself sent got no reply from the API server.

@@ -61,9 +61,9 @@ impl ImpersonatedUser {
         }
     }
 
-    /// Replaces all headers that say who the client is. Afterwards, the request has the token of the cluster's agent,
-    /// `authorization`, and names the user and the groups to impersonate. Returns `false` if one of these names cannot
-    /// be sent in a header.
+    /// Replaces all headers that say who the client is. Afterwards, the request contains the token of the cluster's
+    /// agent (`authorization`), and the names of the user and the groups that the API server should use instead of the
+    /// agent's. Returns `false` if one of these names cannot be sent in a header.
     ///
     /// The header `Connection` is replaced, too. A client could list the new headers in it, and then the next server
     /// would drop them.

@@ -182,7 +182,8 @@ impl Peers {
             }
             let unlisted = async {
                 if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
-                    // `wait_for` never fails, because `self` owns the sender.
+                    // This is not reached: `wait_for` fails only after its sender was dropped, and `self` owns the
+                    // sender.
                     std::future::pending::<()>().await;
                 }
             };
@@ -300,7 +301,7 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
             }
         }
         tokio::select! {
-            // `changed` never fails, because the sender lives as long as the gateway.
+            // `changed` fails only after its sender was dropped, and the sender lives as long as the gateway.
             _ = changes.changed() => {}
             () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
         }

@@ -244,7 +244,8 @@ impl Routes {
             credentials.clone(),
             ConnectVia::Direct(accounts.clone()),
         )?);
-        // Requests that use the previous route continue, such as watches. Its servers are no longer checked.
+        // Long requests, such as watches, continue on the previous route. New requests do not use that route, so its
+        // servers are no longer checked.
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
             previous.is_newest.send_replace(false);
         }
@@ -319,7 +320,7 @@ impl Routes {
     pub(super) async fn until_agents_are_gone(&self) {
         let mut changes = self.changes();
         while !self.tunnels.lock().of_agents.is_empty() {
-            // `changed` never fails, because the sender lives as long as `self`.
+            // `changed` fails only after its sender was dropped, and the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }
@@ -367,8 +368,8 @@ pub(super) struct OpenTunnel {
 }
 
 impl OpenTunnel {
-    /// Returns whether no request uses the tunnel. Each request holds the route. Without requests, only the table of
-    /// tunnels and this value hold it.
+    /// Returns whether no request uses the tunnel. Each request holds a reference to the route. Only two other
+    /// references exist: one in the table of tunnels, and one in this value.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.route) <= 2
     }

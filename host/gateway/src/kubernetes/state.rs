@@ -90,8 +90,8 @@ impl StateRequest<'_> {
         Ok(Body::from(bytes))
     }
 
-    /// Returns the stored object that the request wants to change. Returns `None` if the object does not exist and
-    /// `may_create` says that the request can create it.
+    /// Returns the stored object that the request wants to change. If the object does not exist and the request can
+    /// create it (`may_create`), returns `None`.
     async fn stored(
         &self,
         head: &Parts,
@@ -106,7 +106,8 @@ impl StateRequest<'_> {
             && target.subresource.is_some()
             && let Some((resource, _)) = path.trim_end_matches('/').rsplit_once('/')
         {
-            // Some subresources, such as `finalize`, cannot be read, so the object itself is read instead.
+            // Some subresources, such as `finalize`, can be written but not read, so the API server replies 405 to a
+            // GET. Then the object itself is read instead.
             reply = self
                 .ask(Method::GET, resource.to_owned(), head, Body::empty())
                 .await?;
@@ -158,7 +159,8 @@ impl StateRequest<'_> {
                 error => unreadable(&error.end().to_string()),
             })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
-        // A `Status` must not reach the client, which would take it for the stored object.
+        // The reply can be a `Status` instead of the object. It is refused here, because it would otherwise be taken
+        // for the stored object.
         if object.head().kind.as_deref() == Some("Status") {
             Err(unreadable("it is a Status instead of the object"))
         } else {
@@ -205,7 +207,8 @@ mod tests {
             ("/a?fieldManager=x", "/a?fieldManager=x&dryRun=All"),
             ("/a?dryRun=All", "/a?dryRun=All"),
             ("/a?dry%52un=All", "/a?dry%52un=All"),
-            // Any other value of `dryRun` gets a second value `All`. The API server then refuses the request.
+            // A request with any other value of `dryRun` gets the parameter `dryRun=All` in addition. The API server
+            // refuses such a request.
             ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
         ] {
             assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");

@@ -176,7 +176,8 @@ impl RestCall<'_> {
         self.visible(found, id)
     }
 
-    /// Returns the cluster that has the ID in the query: that of the first project that has registered the ID.
+    /// Returns the cluster whose ID is in the query. Several projects can register the same ID. Then this is the
+    /// cluster of the project that registered it first.
     fn query_by_cluster_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         self.visible(self.directory.first_with_platform_id(&id), id)

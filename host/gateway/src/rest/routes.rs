@@ -76,8 +76,8 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     let mut router: Router<Rows> = Router::new();
     for row in &ROUTES {
         let rows = ROUTES.iter().filter(|other| other.path == row.path).collect();
-        // The table has a row for each method of a path, so a path may be inserted several times. Only the first
-        // insertion succeeds, which does not matter, because all of them insert the same rows.
+        // The table has a row for each method of a path, so this loop can insert a path several times. Only the first
+        // insertion succeeds. The others are not needed, because they have the same rows.
         let _ = router.insert(row.path, rows);
     }
     router

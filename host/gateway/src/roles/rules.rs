@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn rights_that_the_operator_allows_are_granted() {
         assert!(text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
-        // `workloads-view` never includes `pods/exec`, because reading it runs a command.
+        // The role `workloads-view` may only read. But to read `pods/exec` means to run a command in a container, so
+        // the role never includes it.
         assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
         assert!(text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
         assert_eq!(cluster_roles(&AllowedRights::default()).len(), 5);

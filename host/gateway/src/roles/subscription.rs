@@ -1,4 +1,5 @@
-//! The roles that an authorization system sends over a WebSocket. It sends the same messages to bcs-api.
+//! The roles that an authorization system sends to the gateway over a WebSocket. The messages are the same as those
+//! that the authorization system sends to bcs-api.
 
 use std::{
     path::{Path, PathBuf},
@@ -76,8 +77,8 @@ struct ReceivedMessage {
     data: String,
 }
 
-/// A change of one grant, which is added or deleted. A message with all grants consists of such changes, too. Deletions
-/// in it are ignored.
+/// The addition or deletion of one grant. A message with the list of all grants consists of such changes, too, but
+/// deletions in a list are ignored.
 #[derive(Debug, Deserialize)]
 struct PolicyChange {
     #[serde(default)]
@@ -248,7 +249,7 @@ impl RoleWriterHandle {
                     }
                     acknowledgements(config, &mut waiting, &passes.borrow())
                 }
-                // `changed` never fails, because `self` owns the sender.
+                // `changed` fails only after its sender was dropped, and `self` owns the sender.
                 _ = passes.changed() => acknowledgements(config, &mut waiting, &passes.borrow_and_update()),
                 _ = pings.tick() => vec![Message::Ping(Bytes::new())],
             };

@@ -92,7 +92,7 @@ impl RoleWriterHandle {
                 });
             }
             tokio::select! {
-                // `changed` never fails, because `self` owns the senders.
+                // `changed` fails only after its sender was dropped, and `self` keeps both senders alive.
                 _ = changes.changed() => {}
                 _ = tunnels.changed() => {}
                 () = sleep(pause) => {}

@@ -109,7 +109,8 @@ impl TokenEndpoint {
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
-            // A GET needs `Write` only if it opens a console. The server is then asked about a POST.
+            // A GET request needs `Write` only if it opens a console, which is more than reading. The server is then
+            // asked whether the user may send a POST.
             Permission::Write if access.method == Method::GET => "POST",
             Permission::Read | Permission::Write => access.method.as_str(),
         }

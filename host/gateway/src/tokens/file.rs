@@ -18,8 +18,8 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::GatewayNamespaces};
 
-/// The key for all other clusters. The entry of a token maps the IDs of clusters to permissions, and the permission of
-/// this key holds for every cluster that the entry does not name.
+/// The key that stands for all other clusters. Each token has an entry in the file, which maps the IDs of clusters to
+/// permissions. The permission of this key holds for every cluster that the entry does not name.
 const ANY_CLUSTER: &str = "*";
 
 /// The holders of the tokens in a file, and their permissions for each cluster. The file is reloaded when it changes.

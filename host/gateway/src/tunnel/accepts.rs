@@ -76,7 +76,7 @@ impl AllowedConnections {
     pub(super) fn announced(&self, announcement: TunnelAnnouncement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // The other side has no reason to send an announcement, so it is ignored.
+            // These kinds of tunnels carry no announcements. If the other side sends one all the same, it is ignored.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }

@@ -205,7 +205,8 @@ impl Agent {
         }
         let mut pauses = pauses();
         loop {
-            // `wait_for` never fails here, because the task that owns the sender runs as long as this future.
+            // `wait_for` fails only after its sender was dropped. That does not happen here, because the task that owns
+            // the sender runs as long as this future.
             let Ok(read) = current
                 .wait_for(Option::is_some)
                 .await

@@ -7,8 +7,8 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// The factor that divides a budget fairly. A part of a larger budget gets more memory only while it holds less than
-/// three times what is still free in the larger budget.
+/// The factor that divides a budget fairly among its parts. A part gets more memory only while it holds less than three
+/// times the memory that is still free in the whole budget.
 const SHARE: usize = 3;
 
 /// A limit on memory, in bytes. It can be a part of a larger budget: then each charge also counts in the larger budget.
@@ -84,8 +84,8 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Returns whether a larger budget that contains this one is almost full: less than `1 / divisor` of its limit is
-    /// free.
+    /// Returns whether one of the larger budgets to which this budget belongs is almost full: less than `1 / divisor`
+    /// of its limit is free. This budget itself is not checked.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
         self.whole
             .as_deref()

@@ -39,7 +39,7 @@ impl TunnelConnection {
     /// memory left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
-        // The last eighth of the memory is left for connections that are open.
+        // A new connection must leave the last eighth of the memory to the connections that are already open.
         if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
             return None;
         }

@@ -95,7 +95,8 @@ impl TunnelSession {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // The connection is added to the table only after this wait. So dropping this future leaves nothing to remove.
+        // The connection is added to the table only after the queue has room for a frame. So nothing has to be removed
+        // from the table if this future is dropped while it waits.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
@@ -110,7 +111,7 @@ impl TunnelSession {
 
     /// Sends an announcement to another gateway. Waits until the queue has room for it.
     pub(crate) async fn announce(&self, announcement: TunnelAnnouncement) {
-        // `send` fails if the tunnel has ended. Then nothing has to be announced.
+        // `send` fails only if the tunnel has ended. Then the other gateway does not need the announcement any more.
         let _ = self
             .0
             .data
@@ -227,14 +228,15 @@ impl SharedTunnel {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, but the other side still sends data. It gets `EOF`, unless the
-            // queue is full.
+            // This side has ended the connection, but the other side still sends data for it. The answer is `EOF`,
+            // which tells the other side to stop. No answer is sent while the queue is full.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // The connection stays in the table and its memory charged until its reader has read everything.
+                // The bytes that have arrived can still be read. The connection stays in the table, and its memory stays
+                // charged, until all of them have been read.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
@@ -244,8 +246,8 @@ impl SharedTunnel {
         Ok(())
     }
 
-    /// Puts bytes that have arrived into the inbox of their connection. If the memory of the tunnel, its user or the
-    /// gateway is used up, ends the connection of this tunnel that holds the most memory.
+    /// Puts bytes that have arrived into the inbox of their connection. If a limit on memory is reached (that of the
+    /// tunnel, of the user or of the gateway), ends the connection of this tunnel that holds the most memory.
     async fn queue_data(
         &self,
         number: i64,
@@ -287,7 +289,8 @@ impl SharedTunnel {
         Ok(())
     }
 
-    /// Returns the connection of this tunnel with the most memory, among those that share a budget with `connection`.
+    /// Finds the connection that holds the most memory. Only connections of this tunnel that share a budget with
+    /// `connection` are compared.
     fn largest_in_budget(
         &self,
         number: i64,
@@ -414,8 +417,8 @@ impl SharedTunnel {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection, so nothing more is sent to it. `carry` still has to deliver
-                // the bytes that have arrived, and it stops when this future ends.
+                // The other side has ended the connection, so nothing more is sent to it. This future must not end,
+                // because `carry` would then stop before it has delivered all bytes that have arrived.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

@@ -146,7 +146,8 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // The other gateway lacks the new key, so it must read the key file again.
+    // The other gateway has read the key file before the new key was added. To decrypt the cluster's token, it has to
+    // read the file again.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {
@@ -161,7 +162,8 @@ async fn keys_are_rotated_while_other_gateways_serve() {
         .unwrap();
     assert_eq!(credentials.user_token.0, "one");
 
-    // The third gateway lacks the key for the cluster's token.
+    // The key file now gets a new key and loses all others. So the third gateway cannot decrypt the token of the
+    // cluster, which was encrypted with another key.
     prepend_key(&scene.key_file());
     let text = fs::read_to_string(scene.key_file()).unwrap();
     fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();
@@ -211,7 +213,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
 #[tokio::test]
 async fn a_missing_key_is_not_replaced_while_it_is_needed() {
     let scene = AccountsScene::sqlite().await;
-    // Nothing is encrypted with the removed key, so the gateway creates a new one.
+    // No secret is encrypted with the removed key. So the gateway can create a new key, and does not fail.
     fs::remove_file(scene.key_file()).unwrap();
     Accounts::new(scene.config(DAY)).await.unwrap();
     let key = fs::read_to_string(scene.key_file()).unwrap();

@@ -44,7 +44,8 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
-    // The creation of bob ends no request. The smaller permission of alice ends her requests that need `Write`.
+    // Creating the user bob ends no request. After that, alice gets a smaller permission, which ends her requests that
+    // need `Write`.
     scene.user("bob").await;
     scene
         .accounts

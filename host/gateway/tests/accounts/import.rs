@@ -121,7 +121,8 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
         ("BCS-K8S-1", ClusterType::Kubernetes)
     );
     assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
-    // The credentials were not copied, because the reported address is on the gateway's own machine.
+    // bcs-api has stored an address on the gateway's own machine for this cluster. The gateway does not accept such
+    // addresses from agents, so the import has not copied the credentials.
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 

@@ -24,7 +24,8 @@ pub(super) struct ImportPlan {
     pub(super) users: BTreeMap<UserId, User>,
     pub(super) tokens: Vec<SourceToken>,
     pub(super) clusters: BTreeMap<String, RegisteredCluster>,
-    /// The rows of bcs-api that later imports skip, because this import copies them or the gateway already has them.
+    /// The rows of bcs-api that are done after this import, because it copies them or because the gateway already has
+    /// them. Later imports skip these rows.
     pub(super) settled: Vec<RowKey>,
     pub(super) skipped: Vec<String>,
 }
@@ -91,7 +92,8 @@ impl ImportPlanner<'_> {
     }
 
     fn user(&mut self, user: &SourceUser) {
-        // `plain` adds the kind `plain` to a name without a kind. Only the users of `bootstrap_users` have such names.
+        // Users of bcs-api have names such as `plain:alice`. Only the users of `bootstrap_users` have names without a
+        // kind, such as `admin`, and `UserName::plain` adds the kind `plain` to these names.
         let name = match UserName::plain(&user.name) {
             Ok(name) => name,
             Err(error) => {

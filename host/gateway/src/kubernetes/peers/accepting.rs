@@ -136,8 +136,8 @@ impl KubernetesProxy {
 }
 
 impl Peers {
-    /// Checks the headers with which another gateway opens a tunnel. Returns the secret, and a context with a new
-    /// challenge.
+    /// Checks the headers of a request with which another gateway opens a tunnel. Returns the secret with which the
+    /// other gateway has proved its identity, and the context of the connection, which contains a new random challenge.
     fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
         let id = header(headers, ID)?;
         if id == self.id {

@@ -110,7 +110,7 @@ impl PeerSecrets {
             .await
             .is_err()
         {
-            // `wait_for` never fails, because `self` owns the sender.
+            // This is not reached: `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             std::future::pending().await
         }
     }

@@ -32,7 +32,8 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     apply_announcement(added("a"), &old, &mut before).unwrap();
     apply_announcement(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
-    // The other gateway has reconnected, but this gateway has not noticed yet that the old connection is gone.
+    // The other gateway has reconnected, and announces the cluster `a` again through its new tunnel. This gateway has
+    // not noticed yet that the old tunnel is gone, so the old announcement still counts, too.
     apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
@@ -65,8 +66,8 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     for (message, expected) in [
         (Some(Message::text(proof(HandshakeStep::Answers, "now"))), true),
         (Some(Message::binary(proof(HandshakeStep::Answers, "now"))), false),
-        // The next message answers an earlier challenge. The one after it is a proof that the accepting gateway itself
-        // has sent.
+        // The next message is a proof for an earlier challenge. The message after it is a proof that the accepting
+        // gateway has made, and not the gateway that opens the tunnel.
         (
             Some(Message::text(proof(HandshakeStep::Answers, "before"))),
             false,
