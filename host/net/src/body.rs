@@ -28,7 +28,7 @@ impl<G, B> GuardedBody<G, B> {
     }
 }
 
-// The value may be moved between polls, because no field is pinned.
+// Polling pins no field of this type, so a value may be moved between two polls.
 impl<G, B> Unpin for GuardedBody<G, B> {}
 
 impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {

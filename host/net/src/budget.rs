@@ -65,7 +65,7 @@ impl BodyMemory {
         })
     }
 
-    /// Occupies this many bytes in addition to those that the body occupies.
+    /// Reserves this many bytes for the body, in addition to the bytes that are already reserved for it.
     pub fn take(&mut self, bytes: usize) -> Result<(), NoBodyMemory> {
         if let Some(permit) = &mut self.permit {
             if !permit.try_grow(bytes) {

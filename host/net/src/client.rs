@@ -74,7 +74,7 @@ pub struct HttpClient {
     silence: Duration,
 }
 
-/// A request to a server. Clones of it can be sent again.
+/// A request to a server. To send the same request again, send a clone of it.
 #[derive(Clone, Debug)]
 pub struct ClientRequest {
     pub method: Method,

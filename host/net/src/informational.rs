@@ -57,8 +57,8 @@ impl Credit {
         heads: 64,
         bytes: 64 << 10,
     };
-    /// The most credit that an HTTP/2 connection can save, as a number of requests. Each request adds its credit, and
-    /// unused credit is saved for later responses.
+    /// The most credit for informational responses that an HTTP/2 connection can save, as a number of requests. Each
+    /// request adds the credit for one request. Credit that is not used is saved for later responses.
     const REQUESTS: usize = 64;
 
     fn grant(&mut self) {
@@ -88,7 +88,7 @@ enum ConnectionState {
         credit: Credit,
         position: HeadPosition,
     },
-    /// The connection uses HTTP/2. The informational responses of all its streams are counted together.
+    /// The connection uses HTTP/2. All streams of the connection share one credit for informational responses.
     Frames {
         credit: Credit,
         sent: Frames,
@@ -101,7 +101,8 @@ enum ConnectionState {
 enum HeadPosition {
     /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived, and `last` is the last of them.
     Status { read: usize, last: u8 },
-    /// The position is after the status of an informational response, in the rest of its head.
+    /// The status of an informational response has arrived. The next byte belongs to the rest of the head of this
+    /// response.
     Rest { is_line_empty: bool },
 }
 
@@ -160,8 +161,9 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // Bytes are sent on an idle connection, so a request begins. The bytes may also be the rest of an earlier
-            // request, if the server answered before it had got all of that request. Then the new credit does no harm.
+            // Bytes that are sent on an idle connection are usually the beginning of a new request, so there is new
+            // credit. They can also be the rest of an earlier request, to which the server replied early. Then the
+            // additional credit does no harm.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,

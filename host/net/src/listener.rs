@@ -116,7 +116,7 @@ pub struct Listener {
 pub struct StopSignals {
     /// Cancelled to stop accepting connections. Requests in flight may finish.
     pub graceful: CancellationToken,
-    /// Cancelled to close all connections.
+    /// Cancelled to close all connections at once, even if requests are in flight.
     pub now: CancellationToken,
 }
 
@@ -250,7 +250,8 @@ impl RefusedConnections {
 struct ExcessConnections(VecDeque<CancellationToken>);
 
 impl ExcessConnections {
-    /// Adds a connection, and closes the oldest one if there are too many. Returns the signals that stop the new one.
+    /// Adds a connection. If there are too many, closes the oldest of them. Returns the signals that end the new
+    /// connection.
     fn enter(&mut self, stop: &StopSignals) -> StopSignals {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()

@@ -30,11 +30,11 @@ const SLICES: usize = 16;
 
 /// An observer of the bytes that pass through a [`TurnTakingStream`].
 pub trait StreamObserver<S> {
-    /// Handles bytes that were received. Returns how many units of tokio's cooperative budget they cost in addition.
-    /// The units for the number of the bytes are spent by the stream.
+    /// Handles bytes that were received. Returns how many extra units of tokio's cooperative budget they cost, for
+    /// example because they contain many small frames. The stream itself already spends units for the number of bytes.
     fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Handles the first `written` bytes of these slices, which were sent.
+    /// Handles bytes that were sent: the first `written` bytes of `slices`.
     fn sent(&mut self, slices: &[IoSlice<'_>], written: usize);
 
     /// Takes the inner stream when the [`TurnTakingStream`] is dropped.

@@ -123,7 +123,7 @@ impl UpstreamError {
 /// the request or its tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
-    /// A value that is dropped when the tunnel ends.
+    /// A value that is held as long as the tunnel is open, such as a permit of a limit.
     pub permit: Arc<dyn Any + Send + Sync>,
     /// A token that is cancelled when the client's connection must end.
     pub connection_ended: CancellationToken,

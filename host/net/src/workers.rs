@@ -238,7 +238,8 @@ mod tests {
         // SAFETY: zeros are valid, because all fields are integers.
         let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
         let size = size_of::<libc::sched_attr>();
-        // SAFETY: the kernel writes at most `size` bytes. The thread ID 0 stands for the calling thread.
+        // SAFETY: the kernel writes at most `size` bytes, which is the size of `attributes`. The argument 0 stands for
+        // the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
         (attributes.sched_nice, attributes.sched_runtime)

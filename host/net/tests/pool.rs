@@ -105,8 +105,8 @@ async fn idle_connections_are_closed_after_a_while() {
     read_to(&mut stream, b"body").await;
     stream.write_all(REPLY).await.unwrap();
     assert_eq!(reply.await.unwrap(), "ok");
-    // The clock of the runtime is paused. While all tasks wait, the runtime advances it to the next timer, so the idle
-    // connection expires at once.
+    // The clock of the runtime is paused. Whenever all tasks wait, the clock jumps to the next timer. So the timer that
+    // closes idle connections fires at once, and the read returns 0.
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }
 

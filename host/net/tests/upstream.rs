@@ -262,7 +262,8 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // The sender is dropped after this last update, so the request cannot wait for another one.
+    // The sender is dropped after this last update of the list of servers. So the request cannot wait for another
+    // update, and fails at once.
     sender.send_replace(followed_servers(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);
@@ -326,7 +327,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
             _ => counts[1] += 1,
         }
     }
-    // Server `n0` gets no requests, although it has none in flight, because it refuses connections.
+    // Server `n0` refuses connections. So it gets no requests, although it has the fewest in flight.
     assert_eq!(counts, [3, 3]);
     release_a.add_permits(2);
     let mut done = 0;

@@ -110,7 +110,8 @@ fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     frame(HEADERS, 4 | u8::from(is_last), stream, &block)
 }
 
-/// Sends a request for each of the `replies`, which the server repeats endlessly if `is_endless`.
+/// Sends one request for each of the `replies`. The server answers each request with its reply. With `is_endless`, the
+/// server sends this reply again and again.
 async fn exchange(
     is_http2: bool,
     replies: Vec<Vec<u8>>,

@@ -51,8 +51,8 @@ pub(super) enum ConnectionExpiry {
     Revoked,
 }
 
-/// The time at which a connection has to be checked next. With an `expiry`, the connection is closed at this time.
-/// Without one, its bodies are checked for stalls, and the connection stays open.
+/// The time at which a connection has to be checked next. If `expiry` has a value, the connection is closed at this
+/// time. If `expiry` is `None`, the bodies of its requests are checked for stalls, and the connection stays open.
 struct NextStep {
     at: Instant,
     expiry: Option<ConnectionExpiry>,

@@ -129,7 +129,8 @@ impl<H: RequestHandler> ClientConnection<H> {
         match (expiry, released.try_recv()) {
             (Some(ConnectionExpiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
-            // hyper has not handed back the stream, because a tunnel uses it.
+            // hyper has ended, but has not handed back the stream. So the connection has become a tunnel, which uses
+            // the stream.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
                 self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
                     .await;

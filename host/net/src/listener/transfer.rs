@@ -120,8 +120,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether the client was too slow. The times for which the body waited for the client are added up. Its
-    /// rate is computed only when the sum has reached the timeout of the client.
+    /// Returns whether the client was too slow. The rate of the client is computed only after the body has waited for
+    /// the client for `limits.client` in total. Until then, the client is not too slow.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -257,13 +257,13 @@ impl TransferState {
 
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
-        // If the reply has not begun, only the request's body is aborted. The client then gets an error reply, which
-        // has limits of its own.
+        // If the reply has not begun, only the body of the request is aborted. The client then gets a reply that
+        // reports the error. That reply must not be aborted as well; it has limits of its own.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
         drop(flows);
-        // `flows` is unlocked before this, because dropping a body may take other locks.
+        // `flows` is unlocked before the bodies are dropped, because dropping a body may take other locks.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -291,7 +291,7 @@ struct LimitedBody {
     transfer: Option<BodyTransfer>,
 }
 
-// The value may be moved between polls, because no field is pinned.
+// Polling pins no field of this type, so a value may be moved between two polls.
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
@@ -310,8 +310,8 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper polls a body again only after it has sent the previous part. So this poll shows that the reader has
-        // read that part, and the wait for the reader ends.
+        // hyper asks for the next part of a body only after it has sent the previous part. So this poll shows that the
+        // previous part was read, by the client for a reply or by the upstream for a request, and the wait ends.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {
@@ -354,7 +354,8 @@ impl LimitedBody {
                 data
             });
         } else {
-            // After the whole body has arrived from the client, the upstream is not required to read the rest of it.
+            // The upstream is timed only while the client is still sending the body. After that, the upstream may leave
+            // the rest of the body unread.
             flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);

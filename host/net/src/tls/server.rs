@@ -144,8 +144,8 @@ impl TlsConnection {
 impl TlsMaterial<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
-            // Nothing can be revoked if the client has presented no certificate, or if the port has no CAs for client
-            // certificates.
+            // There is nothing to check if the client has presented no certificate, or if the port has no CAs for
+            // client certificates.
             return true;
         };
         clients

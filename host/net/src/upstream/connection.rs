@@ -122,7 +122,8 @@ pub fn tcp_connector() -> HttpConnector {
 /// Returns a connector for TCP that resolves host names with `resolver`.
 pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
-    // The connector for TCP accepts any scheme, because the layer for TLS checks it.
+    // By default, this connector accepts only `http` URLs. It has to accept `https` as well, because a layer above it
+    // adds TLS and checks the scheme.
     tcp.enforce_http(false);
     // Nagle's algorithm is turned off, because it would only delay a request, which is one small write and one read.
     tcp.set_nodelay(true);

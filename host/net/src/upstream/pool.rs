@@ -83,8 +83,8 @@ struct Lease {
 /// The body of a reply. Polling the body also sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// The right to use the connection of the reply. This field is dropped after `incoming`, so the connection does not
-    /// wait until somebody reads the rest of the body.
+    /// The right to use the connection of the reply. `incoming` has to be dropped before this field. Then the
+    /// connection knows that nobody will read the rest of the body, and does not wait for a reader.
     lease: Option<Lease>,
     /// An error of the body that was not returned yet. It is returned one poll later, so that the bytes before it are
     /// sent first.
@@ -141,7 +141,8 @@ impl IdleConnections {
     }
 
     fn put(self: &Arc<Self>, connection: UpstreamConnection) {
-        // Without a runtime, the connection is dropped, because no task could close it later.
+        // A task has to close idle connections later. No task can be started without a runtime, so the connection is
+        // dropped now.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -176,9 +177,9 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls a future without a waker. None is needed, because the task that drives the connection polls the future again
-/// after each progress. The cooperative budget of tokio does not limit the poll, because a poll that it stops would
-/// wait for a wake that never comes.
+/// Polls a future without a waker. The task that drives the connection polls the future again after each progress, so
+/// no waker is needed. The poll is exempt from tokio's cooperative budget: a poll that the budget stops would wait for
+/// a wake, which never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -187,7 +188,8 @@ impl UpstreamConnection {
     /// Sends and receives what is possible now. Is ready when the connection has closed.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // If a request is in flight, hyper gives it this error. If none is, the error does not matter.
+            // The error of the connection is not needed here. If a request is in flight, hyper also returns the error
+            // to it.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
@@ -229,7 +231,8 @@ impl Drop for Lease {
 }
 
 impl ReplyBody {
-    /// Moves the connection to a task of its own, for the rest of the request or for a tunnel.
+    /// Moves the connection to a task of its own. The task polls the connection until the rest of the request has been
+    /// sent, or, if the connection has become a tunnel, until the tunnel ends.
     pub(super) fn detach(&mut self) {
         let Some(mut lease) = self.lease.take() else {
             return;
@@ -280,8 +283,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // If the body failed now, hyper's server would discard the data that it has not sent yet. So the error is
-            // returned by the next poll.
+            // When a body fails, hyper's server discards the data that it has not sent yet. So the error is kept until
+            // the next poll, which comes after the data were sent.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -125,8 +125,8 @@ impl ServerSet {
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // A server that is still registered keeps its health. A server that has registered again counts as a
-                // new one.
+                // A server that is still registered keeps its health state. A server that has registered again has a
+                // new name, so it counts as a new server.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<ServerTarget>| {
                         target.server == followed.server && target.name == followed.name
@@ -147,7 +147,8 @@ impl ServerSet {
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[UpstreamServer]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
-            // `wait_for` fails if no more updates arrive. Then the last known servers are tried.
+            // `wait_for` fails if there are no more updates of the list of servers. The request then tries the servers
+            // that are known, as after a timeout.
             let _ = tokio::time::timeout(patience, followed.wait_for(|servers| servers.is_known)).await;
         }
         match (&self.followed, self.choice) {

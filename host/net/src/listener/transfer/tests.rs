@@ -73,8 +73,8 @@ async fn ends(
 
 #[tokio::test(start_paused = true)]
 async fn a_request_body_is_aborted_when_one_side_stalls() {
-    // (case, bytes per part from the client, the client's pause, the upstream's pause, expected error)
-    // Each pause comes after a part.
+    // (case, bytes per part, pause of the client, pause of the upstream, expected error)
+    // The client sends the body in parts, and both sides pause after each part.
     for (case, bytes, pause, upstream, expected) in [
         (
             "nothing comes",
@@ -121,8 +121,8 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_aborted_when_one_side_stalls() {
-    // (case, bytes per part from the upstream, the upstream's pause, the client's pause, event stream?, expected error)
-    // Each pause comes after a part.
+    // (case, bytes per part, pause of the upstream, pause of the client, is it an event stream, expected error)
+    // The upstream sends the reply in parts, and both sides pause after each part.
     for (case, bytes, pause, client, is_stream, expected) in [
         (
             "nothing comes",
