@@ -2,8 +2,8 @@
 /// both builds equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BuildComparison {
-    /// The median over all rounds, in each of which the result of this build is divided by that of the other build.
-    /// Above 1 if this build is better.
+    /// The result of this build divided by the result of the other build, as the median over all rounds. It is above 1
+    /// if this build is better.
     pub ratio: f64,
     /// A confidence interval of the true median ratio. Its level is 99 % for twelve rounds.
     pub range: (f64, f64),
@@ -33,7 +33,7 @@ impl BuildComparison {
             .filter(|ratio| ratio.is_finite())
             .collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        // With eight or more rounds, one outlier on each side is ignored.
+        // The range of eight or more rounds does not contain the lowest and the highest ratio, which may be outliers.
         let outliers = usize::from(ratios.len() >= 8);
         let last = ratios.len().checked_sub(1 + outliers)?;
         let (lower, upper) = (ratios.get((ratios.len() - 1) / 2)?, ratios.get(ratios.len() / 2)?);

@@ -30,9 +30,10 @@ pub struct KillResult {
     /// The number of kills while the program applied a set whose modules were all in the store.
     pub known: u32,
     pub starting: u32,
-    /// The number of kills before the program reported success for a set that it nevertheless served after the restart.
+    /// The number of times that the program was killed before it reported success for a set of definitions, but served
+    /// this set after the restart.
     pub finished: u32,
-    /// The number of kills after the program had reported success for a set.
+    /// The number of times that the program was killed after it had reported success for a set of definitions.
     pub acknowledged: u32,
     /// The longest time from a restart until the program served requests.
     pub longest_start: Duration,
@@ -189,8 +190,8 @@ impl KillScene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The module in the file has another version than the module at the URL, so a response shows which of them
-            // each stage has run.
+            // The module in the file and the module at the URL have different versions. So a response shows which of
+            // the two modules each stage has run.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS

@@ -31,8 +31,8 @@ pub fn slow() -> Result<Vec<u8>, Error> {
 
 /// Returns a component that passes the structural checks, but compiles so slowly that a limit stops the compiler.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // The module is just below two limits: that on control-flow merges in a function, and that on control-flow merges
-    // in a module.
+    // The host limits how many control-flow merges a function and a whole module may have. This module is just below
+    // both limits.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),

@@ -138,8 +138,8 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // There is no address, so the URL names a host that does not exist. The message of the error then contains
-            // `not-listening`.
+            // There is no address if the program does not listen. The URL then names a host that does not exist, so
+            // that the error of a request contains `not-listening`.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }

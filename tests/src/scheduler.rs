@@ -178,7 +178,7 @@ impl Scheduler {
         let wait = received.wait_for(|received| received.len() >= count);
         let waited = tokio::time::timeout(NEVER, wait).await;
         match waited {
-            // The wait cannot fail, because `self` owns the sender.
+            // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Never {
                 what: format!("request {count} to the scheduler"),
@@ -284,9 +284,10 @@ async fn answer(State(shared): State<Arc<SharedScheduler>>, request: Request) ->
         }
     };
     shared.received.send_modify(|all| all.push(received));
-    // The wait cannot fail, because the scheduler owns the sender.
+    // `wait_for` fails only after its sender was dropped, and the scheduler owns the sender.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
-    // The original sets no content type, so the HTTP server of Go derives `text/plain` from the body.
+    // The original scheduler sets no content type, so Go's HTTP server guesses `text/plain` from the body. The fake
+    // scheduler sends the same header.
     let (status, text) = reply;
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

@@ -168,7 +168,7 @@ impl FakeUpstream {
 
     /// Waits until at least this many requests have arrived.
     pub async fn until_received(&self, count: usize) {
-        // The wait cannot fail, because `self` owns the sender.
+        // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
         let _ = self
             .received
             .subscribe()
@@ -219,7 +219,7 @@ async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> R
     if shared.bodies == Bodies::Recorded {
         shared.received.send_modify(|all| all.push(received));
     }
-    // The wait cannot fail, because the upstream owns the sender.
+    // `wait_for` fails only after its sender was dropped, and the upstream owns the sender.
     let _ = shared.open.wait_for(|open| *open).await;
     match shared.form {
         UpstreamReplyForm::Envelope => accepted(&data),

@@ -56,7 +56,7 @@ pub(super) enum RouteEffect {
     Scale(SchedulerKind),
     Get(SchedulerKind),
     List(SchedulerKind),
-    /// The route returns `raw_json`, the JSON from which an object was created.
+    /// The route returns the field `raw_json` of an object: the JSON from which the object was created.
     Define(SchedulerKind),
     Versions,
     /// The route neither reads nor changes the state of the fake cluster.

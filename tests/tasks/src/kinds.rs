@@ -82,8 +82,8 @@ impl Yaml {
                 }
                 continue;
             }
-            // The list has ended: this line is the next key, which YAML allows to be indented as much as the items of
-            // the list.
+            // This line is not an item, so the list has ended. The line contains the next key, which YAML allows to be
+            // indented as much as the items of a list.
             if !items.is_empty() {
                 break;
             }
@@ -216,8 +216,8 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // A default is needed only for a field that can be a key of a list. Such fields have the default `TCP` or
-            // an empty text.
+            // Only a field that can be a key of a list needs its default in the output. The default of such a field is
+            // `TCP` or an empty text.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }

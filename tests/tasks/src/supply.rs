@@ -182,7 +182,8 @@ fn loads(program: &Path, plugin: &str) -> Result<(), Error> {
     run(Command::new(program)
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // This directory does not exist, so the program has to use the plugin that it contains.
+        // The variable names a directory that does not exist. So the program cannot load the plugin from a file, and
+        // has to use the copy that is compiled into it.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

@@ -38,6 +38,7 @@ fn is_installed(target: &str) -> bool {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        // The compiler prints a path even if the directory does not exist.
+        // The compiler prints the path of the target's directory even if the target is not installed. So this checks
+        // whether the directory exists.
         .is_some_and(|directory| Path::new(directory.trim()).is_dir())
 }

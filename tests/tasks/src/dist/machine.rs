@@ -77,8 +77,8 @@ impl TargetMachine {
 
     fn emulator(&self) -> Command {
         let mut emulator = Command::new(format!("qemu-{}", self.0));
-        // QEMU needs memory for every page of addresses that the program reserves. So the option `-R` limits the
-        // addresses of the program to 256 GiB.
+        // QEMU needs memory for every page of addresses that the emulated program reserves. The option `-R` limits the
+        // addresses of the emulated program to 256 GiB.
         emulator.args(["-R", "0x4000000000", "-L", &self.libraries()]);
         emulator
     }
