@@ -62,7 +62,7 @@ pub enum Error {
     ListNotKept {
         /// The path of the list in the object.
         pointer: PointerBuf,
-        /// The number of elements of the list in the request.
+        /// The number of elements that the list has in the object of the request.
         original: usize,
         /// The number of elements of the list after the object is parsed as the plugin's type.
         read: usize,

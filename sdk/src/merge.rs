@@ -10,10 +10,11 @@ use crate::Error;
 /// The maximum number of comparisons for matching the elements of two lists. Above it, they are matched by index.
 const COMPARISONS: usize = 1 << 18;
 
-/// Returns `original` with the change that leads from `before` to `after`.
+/// Applies the change that leads from `before` to `after` to `original`, and returns the result.
 ///
-/// `before` is `original`, parsed as some type and serialized again, so that fields may be missing or have defaults.
-/// Values that are equal in `before` and `after` keep the form that they have in `original`.
+/// `before` is `original` after it was parsed as some type and serialized again. Fields that the type does not have are
+/// missing in it, and others may have got defaults. A value that is equal in `before` and `after` keeps the form that
+/// it has in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }
@@ -106,8 +107,8 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // If there are as many elements between two unchanged ones after the change as before it, these elements were
-    // changed in place.
+    // `common` returns the elements that did not change. If the number of elements between two of them is the same
+    // before and after the change, these elements were changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)

@@ -57,7 +57,7 @@ pub fn settings_schema<P: Plugin>() -> Option<String> {
     P::Settings::schema()
 }
 
-/// A plugin, which `configure` adds once in each instance of the component.
+/// The place for the plugin in an instance of the component. It is empty until `configure` puts the plugin there.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Configured<P>(OnceLock<P>);

@@ -155,8 +155,8 @@ impl<'de> ReaderCursor<'de> {
 
 /// Returns the position after the string whose content begins at `position`, and whether the string contains escapes.
 ///
-/// Compares eight bytes at a time: where a byte is equal to the quote, the difference is zero. `zeros` marks zero
-/// bytes. It may also mark higher bytes after the first zero, but only the lowest marked byte is used.
+/// Compares eight bytes at a time with the quote: a byte that is equal to the quote has the difference zero. `zeros`
+/// sets the highest bit of each byte that is zero. It may also set that of later bytes, but only the first one is used.
 #[inline]
 fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPath> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);

@@ -65,7 +65,8 @@ fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static 
     found.next().map(|(_, module)| *module)
 }
 
-/// Returns advice about a missing stock plugin. `beside` are the files in the directory of the path.
+/// Returns advice about a stock plugin that is missing at `path`. `beside` lists the files that exist in the same
+/// directory.
 pub(crate) fn advice(path: &Path, beside: &[PathBuf]) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();

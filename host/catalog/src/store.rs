@@ -245,7 +245,8 @@ impl Store {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(StoreEntryKind::Temporary))?;
                 file.as_file().lock()?;
-                // If the sweep of another program has removed the file before it was locked, another file is created.
+                // The file is locked only after it is created. Between the two steps, another program that sweeps the
+                // directory may remove the file. Then another file is created.
                 if is_linked(file.as_file(), file.path())? {
                     break file;
                 }
@@ -332,7 +333,8 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     }))
 }
 
-/// Errors are ignored, because a store that cannot be written is not pruned.
+/// Sets the time at which an entry was used, by which the store chooses entries to remove. Errors are ignored: if the
+/// store cannot be written, nothing is removed from it either.
 fn mark_as_used(path: &Path) {
     let _ = file::open(path).and_then(|file| file.set_modified(Moment::now().0));
 }

@@ -44,9 +44,10 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first store that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// Whether this replica of the driver starts to use a change of the chains together with the other replicas, or as
-    /// soon as it is ready itself. Default: together if replicas read chains as resources, or are BCS drivers with
-    /// definitions in ZooKeeper; otherwise independently.
+    /// The time at which this replica of the driver starts to use a change of the chains: at the same time as the other
+    /// replicas, or as soon as this replica itself is ready. Default: at the same time if the replicas read chains as
+    /// resources of Kubernetes, or if they are BCS drivers with definitions in ZooKeeper; otherwise, each replica as
+    /// soon as it is ready.
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
     pub lease: Option<String>,

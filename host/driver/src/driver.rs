@@ -99,10 +99,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Binds the port for clients. `connections` and `admin` must have been opened with this configuration.
+    /// Binds the port for clients.
     ///
-    /// The host must also have been built with this configuration, including its `limits.request_timeout`, `sandbox`
-    /// and `definitions`.
+    /// The caller must have created `connections`, `admin` and `host` from this same `config`. For the host, this
+    /// includes the settings `limits.request_timeout`, `sandbox` and `definitions`.
     pub async fn bind(
         config: Config,
         connections: Connections,

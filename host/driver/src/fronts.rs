@@ -294,8 +294,8 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
-        // There are keys, but none of them names a dialect. Nothing is reported here, because `fields` reports unknown
-        // keys and suggests the key that was probably meant.
+        // The section has keys, but none of them names a dialect. This is not reported here: `fields` reports unknown
+        // keys, and suggests the key that was probably meant.
         [] if !node.children().is_empty() => None,
         [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {

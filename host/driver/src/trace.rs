@@ -43,7 +43,8 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (S
         return (span, received);
     }
     if let Some(received) = received {
-        // If another `tracing` subscriber handles the span, this fails, and the span has no ids.
+        // The parent can be set only if this program's own `tracing` subscriber handles the span. With another one,
+        // this fails, and the span has no ids.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
     }
     inject(&span, request.headers_mut());

@@ -144,8 +144,8 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // At the soft limit, the kernel sends a signal. At the hard limit, a second later, it kills the
-                // process.
+                // At the soft limit, such as that of processor time, the kernel sends the process a signal. If the
+                // process still runs a second later, at the hard limit, the kernel kills it.
                 maximum: Some(most.saturating_add(1)),
             },
         )?;

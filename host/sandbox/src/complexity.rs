@@ -14,7 +14,8 @@ use crate::Error;
 
 mod function;
 
-/// A kind of item that is counted, and the maximum count. It is at least seven times the count in componentize-py's
+/// A kind of item that is counted in a component, and the maximum count. Each maximum is at least seven times the count
+/// in componentize-py's
 /// Python interpreter.
 #[derive(Clone, Copy)]
 struct Limit(&'static str, u64);
@@ -120,7 +121,7 @@ enum OpenComponent {
 
 #[derive(Default)]
 struct ComponentLevel {
-    /// The cost of instantiating each component; `None` if it is imported.
+    /// The cost of instantiating each component, by the index of the component; `None` for an imported component.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }
@@ -197,7 +198,8 @@ impl ComplexityCounts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // A component that is exported gets a second index, which the following sections can use too.
+                    // When a component is exported, the export gets an index of its own. The following sections can use
+                    // both indices.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -214,8 +216,9 @@ impl ComplexityCounts {
 
     /// Counts the declarations of a type section, without wasmparser's unlimited recursion.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
-        // The lists of declarations that are being read, the innermost last. Each entry is the number of declarations
-        // that are still to be read.
+        // A type may contain a list of declarations, and these may contain further types. This stack has an entry for
+        // each list that is being read, with the innermost list last. The entry is the number of declarations that are
+        // still to be read.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];
         while let Some(count) = left.last_mut() {
             let Some(less) = count.checked_sub(1) else {
@@ -224,8 +227,8 @@ impl ComplexityCounts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // A type section contains only types. A list of declarations inside a type has a byte before each
-            // declaration, which tells whether this is a type.
+            // The type section itself is a list that contains only types. In a list inside a type, each declaration has
+            // a byte in front of it that says whether the declaration is a type.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();

@@ -184,8 +184,8 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of the compiler, for this process and for a compiler process. Code can be run by the same
-/// engine whatever the effort with which it was compiled.
+/// Creates the settings of the compiler, for this process and for a compiler process. The effort has no influence on
+/// which engine can run the code: the same engine runs code of every effort.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config

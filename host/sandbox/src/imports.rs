@@ -108,8 +108,9 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface that the plugin may not use: each of its functions fails the call. `resources` contains the
-/// resource types that were defined with the interfaces before this one.
+/// Defines an interface that the plugin may not use, such as one for sockets. If the plugin calls one of its functions,
+/// the call of the plugin fails. `resources` contains the resource types of the interfaces that were defined before,
+/// and gets those of this one.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,

@@ -20,8 +20,8 @@ pub struct CallCost {
     pub instance: Duration,
     /// The time that the guests took, including the host functions that they called.
     pub guest: Duration,
-    /// The size of the pages that the calls wrote, in bytes: memories and tables of guests, and the host's data for the
-    /// instances. `None` unless the meter measures memory.
+    /// The size of all memory pages that the calls wrote, in bytes. This includes the memories and tables of the
+    /// guests, and the data that the host keeps for their instances. `None` if the meter does not measure memory.
     pub touched: Option<u64>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct MeasuredCost<'a> {
 }
 
 impl CallMeter {
-    /// Creates a meter that also measures the memory that a call writes. Calls take longer, because the pool keeps no
-    /// memory for the next call. Other threads should not allocate memory at the same time.
+    /// Creates a meter that also measures the memory that a call writes. For this, the pool keeps no memory pages from
+    /// one call to the next, so calls take longer. Other threads should not allocate memory during a measured call.
     pub fn of_memory() -> Self {
         Self {
             of_memory: true,

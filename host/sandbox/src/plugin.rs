@@ -254,7 +254,8 @@ type CallSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {
     async fn slot(&self, deadline: Deadline) -> Result<CallSlot, Failure> {
-        // A call in mode `Audit` gets the second permit before a slot, so that it occupies no slot while it waits.
+        // A call in mode `Audit` needs two permits: one for audits, and a slot. It waits for the permit for audits
+        // first, so that it does not occupy a slot during this wait.
         let audit = if is_audit() {
             Some(self.permit(&self.sandbox.audits, deadline).await?)
         } else {

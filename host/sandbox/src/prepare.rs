@@ -45,7 +45,8 @@ use crate::{
 /// The version of the format of [`Prepared`], which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
-/// The ratio of a step's wall-clock limit to its limit of processor time, because other work may occupy the machine.
+/// The wall-clock limit of a step is this many times its limit of processor time. It is higher because other work may
+/// occupy the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";

@@ -18,7 +18,8 @@ pub struct SharedModule(pub(crate) Arc<SharedForms>);
 
 #[derive(Debug, Default)]
 pub(crate) struct SharedForms {
-    /// The compiled form of the instrumented module, from which preparations take snapshots after `configure`.
+    /// The compiled form of the instrumented module. Each preparation runs `configure` with it, and then takes a
+    /// snapshot.
     pub(crate) instrumented: OnceCell<Bytes>,
     /// The digest and the compiled form of the template that was compiled last.
     pub(crate) template: sync::Mutex<Option<(Digest, Bytes)>>,

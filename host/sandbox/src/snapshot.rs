@@ -42,7 +42,8 @@ struct WrapperComponent<'a> {
 
 struct SnapshotSection<'a> {
     raw: RawSection<'a>,
-    /// The index of the instance of a nested component with modules; `None` if the section is anything else.
+    /// If the section contains a nested component with core modules, the index of the instance of this component;
+    /// otherwise `None`.
     instance: Option<u32>,
 }
 
@@ -259,7 +260,8 @@ struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
     components: u32,
     nested: Vec<NestedComponent>,
-    /// The index of the component and the index of the instance for each instantiation.
+    /// An entry for each instantiation: the index of the component that is instantiated, and the index of the new
+    /// instance.
     instantiations: Vec<(u32, u32)>,
 }
 

@@ -10,12 +10,12 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The data of a memory is padded to a multiple of this size. Other settings then seldom change the size of the data,
-/// so that compiled code can be shared.
+/// The data of a memory is padded to a multiple of this size. Snapshots with different settings then usually have data
+/// of the same size, so that they can share compiled code.
 const UNIT: u64 = 64 << 10;
 
-/// Wasmtime maps data up to this size into memory in any case. It maps larger data only if segments fill more than half
-/// of it.
+/// Up to this size, wasmtime maps the data of a memory even if it has large gaps. Larger data is mapped only if
+/// segments fill at least half of it.
 const SPARSE_MAX: u64 = 16 << 20;
 
 /// The id of the sections of a component that contain core modules.
@@ -24,7 +24,8 @@ const COMPONENT_SECTION: u8 = 4;
 
 #[derive(Debug)]
 pub(crate) struct SnapshotTemplate {
-    /// The module or component with fillers. It is equal for all snapshots that differ only in their data.
+    /// The module or component of the snapshot, with fillers in place of the data of its memories. If two snapshots
+    /// differ only in this data, their `bytes` are equal.
     pub(crate) bytes: Vec<u8>,
     memory_data: Vec<MemoryData>,
 }
@@ -157,8 +158,8 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
 }
 
 struct DataPart<'a> {
-    /// The passive data segments, which the module's code can copy into memory. A snapshot contains those of the
-    /// original module without their content.
+    /// The passive data segments, which the module's code can copy into memory. A snapshot still has the passive
+    /// segments of the original module, but they are empty.
     passive: Vec<&'a [u8]>,
     start: i32,
     image: Vec<u8>,
@@ -198,8 +199,8 @@ impl<'a> DataPart<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // If the data lies outside of the memory, the module must still fail when it is instantiated. So it is left
-        // unchanged.
+        // If the data lies outside of the memory, instantiating the module must still fail. So the module keeps its
+        // data.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
@@ -225,7 +226,8 @@ impl<'a> DataPart<'a> {
 
 /// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
 fn filler(number: usize, length: usize) -> Vec<u8> {
-    // 2^64, divided by the golden ratio. It is odd, so its multiples are all different.
+    // This is 2^64, divided by the golden ratio. It is an odd number, so its multiples are all different even modulo
+    // 2^64.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;
     (1_u64..)

@@ -73,7 +73,8 @@ pub(crate) struct StoreParameters<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) recorder: Option<&'a ResponseRecorder>,
     pub(crate) deadline: Deadline,
-    /// The processor time of this thread at which the guest is stopped. So the guest must stay on this thread.
+    /// The guest is stopped when the processor time of this thread reaches this value. So the guest must stay on this
+    /// thread.
     pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
@@ -168,7 +169,8 @@ impl CallState {
         self.table.is_empty()
     }
 
-    /// Gives the guest its grants, after `configure` and before `admit` in the same instance.
+    /// Gives the guest the grants of its stage. This is called when an instance has run `configure` and is going to run
+    /// `admit`.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
         // The WASI context was created without the grants. It is created again when it is needed next, now with the

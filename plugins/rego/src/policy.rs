@@ -32,7 +32,7 @@ impl CompiledModules {
 /// Returns an engine without modules, but with the functions of this plugin.
 fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
-    // A call of a built-in function that fails is undefined, as in OPA and Gatekeeper.
+    // If a built-in function fails, its call is undefined, and the evaluation goes on, as in OPA and Gatekeeper.
     engine.set_strict_builtin_errors(false);
     functions::add_to(&mut engine)?;
     Ok(engine)

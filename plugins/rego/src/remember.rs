@@ -31,8 +31,8 @@ pub(crate) struct RememberedFunctions {
 
 #[derive(Debug)]
 struct RememberState {
-    /// Evaluates a function if the cache does not have its result. This engine uses no cache, and has a rule for each
-    /// function.
+    /// A second engine, which evaluates a function if the cache does not have its result. Calls in this engine do not
+    /// use the cache. It has a rule for each cached function, which evaluates the function.
     engine: Engine,
     functions: Vec<RememberedFunction>,
     arguments: Arc<Mutex<Vec<Value>>>,

@@ -14,12 +14,12 @@ pub struct Settings {
     /// The texts of further modules, which the policy imports.
     #[serde(default)]
     pub libs: Vec<String>,
-    /// The version of the language.
+    /// The version of Rego in which the policy is written.
     #[serde(default)]
     pub version: LanguageVersion,
-    /// The rule that decides: `data.jobs.deny`. It is a set or list of messages, or of objects with a `msg`, each of
-    /// which denies the request; or an object like the response of an AdmissionReview; or, if it is called `allow`, a
-    /// boolean.
+    /// The rule that decides, such as `data.jobs.deny`. It can be a set or list of messages, or of objects with a
+    /// `msg`; then each element denies the request. It can also be an object like the response of an AdmissionReview. A
+    /// rule with the name `allow` is a boolean.
     pub entrypoint: Option<String>,
     /// The value of `input.parameters`, with an entry point.
     #[serde(default)]
@@ -58,7 +58,7 @@ pub enum EnforcementAction {
     Warn,
 }
 
-/// The version of the language.
+/// A version of Rego, the language of policies.
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

@@ -22,7 +22,7 @@ use crate::{functions, policy, walk};
 /// The maximum length of a line of a module, in characters. Lines of generated policies are long.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
-/// The name of the input's field that replaces `data.inventory` in modules.
+/// The field of the input that contains the inventory. `data.inventory` in a module is replaced by this field.
 pub(crate) const INVENTORY: &str = "__inventory";
 
 /// Text that cannot be parsed is returned unchanged, so that the compiler reports the mistake.
@@ -223,8 +223,8 @@ impl VariableBindings<'_> {
                 }
                 _ => continue,
             };
-            // The `with` of a statement would no longer apply to values that are bound before the statement. So
-            // statements with `with` are not rewritten.
+            // Rewriting would move arguments out of the statement, into bindings in front of it. The `with` of the
+            // statement would no longer apply to them, so statements with `with` are not rewritten.
             if !statement.with_mods.is_empty() {
                 continue;
             }
@@ -297,8 +297,8 @@ impl VariableBindings<'_> {
     }
 }
 
-/// Adds the references and calls in an argument to `bound`. Those inside of another reference, call or comprehension
-/// are left out.
+/// Adds the references and calls in an argument to `bound`. A reference or call that is nested in another reference,
+/// call or comprehension is left out.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),

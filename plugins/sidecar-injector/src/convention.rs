@@ -53,7 +53,8 @@ pub(crate) struct Conventions {
 }
 
 impl Conventions {
-    /// `is_added` returns whether the plugin adds an annotation of this name to workloads.
+    /// Chooses the names of the annotations. `is_added` returns whether the plugin adds an annotation with a given name
+    /// to workloads.
     pub(crate) fn new(
         convention: Convention,
         answer: Option<String>,
@@ -75,8 +76,8 @@ impl Conventions {
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
-        // The settings may use the name of one of kube-sidecar-injector's annotations for something else. The
-        // annotations of kube-sidecar-injector are not read then.
+        // The settings may use a name such as `sidecar-injector-webhook.morven.me/inject` for another annotation. Then
+        // the annotations of kube-sidecar-injector are not read.
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =

@@ -41,7 +41,7 @@ pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 /// The plugin `sidecar-injector`, configured with its settings.
 #[derive(Debug)]
 pub enum SidecarInjector {
-    /// The plugin adds the parts that are listed in its own settings.
+    /// The plugin adds the containers, volumes and other parts that its own settings list.
     Own(Injector),
     /// The plugin injects a SidecarSet as OpenKruise does.
     SidecarSet(Injection),

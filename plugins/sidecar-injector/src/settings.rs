@@ -51,7 +51,7 @@ pub struct Settings {
     /// is `sidecar-injector-webhook.morven.me/status` with the value `injected`.
     pub status_annotation: Option<String>,
     /// A SidecarSet of OpenKruise, which is injected into new Pods in the same way as by OpenKruise. It cannot be
-    /// combined with other settings. A SidecarSet among the definitions is a stage with this setting.
+    /// combined with other settings. A SidecarSet that is stored as a definition becomes a stage with this setting.
     pub sidecar_set: Option<SidecarSet>,
 }
 
@@ -79,12 +79,12 @@ pub enum Convention {
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InjectionMode {
-    /// All except those that opt out.
+    /// All workloads except those that opt out.
     #[default]
     OptOut,
     /// Only workloads that opt in.
     OptIn,
-    /// All, without a way to opt out.
+    /// All workloads, without a way to opt out.
     Always,
 }
 

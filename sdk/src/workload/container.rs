@@ -110,7 +110,7 @@ impl Resources<'_> {
     }
 }
 
-/// Quantities, by the name of the resource.
+/// Quantities of resources by name, such as `500m` for `cpu` and `512Mi` for `memory`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quantities<'a>(TextMap<'a>);
 

@@ -69,7 +69,7 @@ macro_rules! shape {
 }
 
 shape! {
-    /// A Pod. It is its own pod template.
+    /// A Pod. It contains no pod template: its own metadata and spec take the place of those of a template.
     pub(super) struct ShapePod {
         "metadata" => pub(super) metadata: ShapeMetadata<'a>,
         "spec" => pub(super) spec: PodSpec<'a>,

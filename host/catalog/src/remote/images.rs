@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The time for which results about images are cached. Kubewarden caches them as long.
+/// The time for which results about images are cached. Kubewarden uses the same time.
 const KEPT: Duration = Duration::from_secs(60);
 const MOST_KEPT: usize = 256;
 const LARGEST_KEPT: usize = 64 << 10;

@@ -44,8 +44,8 @@ impl Partial {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // Another writer may have completed the download before this program got the lock. The locked file has then
-            // become a module, so the path of the partial download is opened again.
+            // Before this program got the lock, another writer may have completed the download and renamed the file to
+            // a module. Then the path of the partial download is opened again, which creates a new file.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -87,7 +87,8 @@ impl Partial {
     }
 
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // The file is emptied before the validator is replaced, so that the validator never belongs to the old bytes.
+        // The file is emptied first, and then the validator is replaced. In this order, the new validator can never
+        // belong to old bytes, even if the program is stopped in between.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {

@@ -231,7 +231,8 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl PushedComponent {
-    /// Reads the imports and exports of an unvalidated component. For other bytes, the error tells what they are.
+    /// Reads the imports and exports of a component, without validating it. If the bytes are not a component, the error
+    /// says what they are, such as a core module.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;

@@ -41,7 +41,7 @@ pub enum SignatureError {
     Unrelated {
         reference: Box<ModuleReference>,
         /// The reason why the parts of a module, such as its bytes and its manifest, do not belong together. It is a
-        /// clause.
+        /// clause, such as "the signed manifest was not kept".
         problem: String,
     },
     #[error("module or signature {path}: {source}", path = path.display())]

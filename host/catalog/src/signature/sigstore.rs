@@ -124,8 +124,8 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
     let certificate = &certified.certificate;
-    // The signature must be verified with the policy's certificate. If another certificate was stored with the
-    // signature, it is replaced in this copy.
+    // The policy names the certificate with which the signature must be verified. This copy of the signature gets that
+    // certificate, even if another one was stored with the signature.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,

@@ -93,7 +93,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // The parts are appended one by one. If there are none, `join` would append a `/`.
+                // The parts are appended one by one, because `join` would append a `/` if `rest` has no parts.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
             // The file may be missing, and so may its directory; the search then continues in the directory above. But

@@ -105,8 +105,9 @@ async fn an_interrupted_download_is_resumed() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // The server sends no validator (`ETag`). The program cannot know whether the server still has the same
-        // version, unless the digest is pinned, so the download starts from the beginning.
+        // The server sends no validator (`ETag`), and the program does not know the digest of the module in advance. So
+        // when the connection breaks, the program cannot know whether the server still has the same version, and starts
+        // from the beginning.
         (None, false, vec![ResponseFault::Cut(MEGABYTE)], vec![None, None]),
         (
             None,

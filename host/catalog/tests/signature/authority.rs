@@ -120,7 +120,7 @@ impl SigningAuthority {
 
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
-        // RFC 8785 requires the members to be in the order of their names.
+        // The log signs the canonical form of this JSON (RFC 8785), in which the members are sorted by name.
         let body = json!({
             "apiVersion": "0.0.1",
             "kind": "hashedrekord",

@@ -159,7 +159,8 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Reads the configured [`SwitchMode`]. Only replicas with a leader can go live together.
+/// Reads the configured [`SwitchMode`]. The mode `Together` is a mistake if the replicas have no leader that
+/// coordinates them.
 fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {

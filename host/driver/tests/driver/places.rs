@@ -469,7 +469,8 @@ async fn connections_of_one_client_do_not_lock_out_another() {
             let mut stream = connect_from(LOCAL, driver.address).await;
             let head = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let mut reply = String::new();
-            // The driver may reset a refused connection.
+            // If the driver refuses this connection, the write may fail. The loop then tries again with a new
+            // connection.
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.read_to_string(&mut reply).await;
             if reply.starts_with("HTTP/1.1 ") {

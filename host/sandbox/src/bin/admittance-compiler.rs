@@ -1,4 +1,5 @@
-//! The compiler process for programs that embed the sandbox but cannot run themselves as the compiler.
+//! The compiler process for programs that embed the sandbox. Such a program can start itself as the compiler process;
+//! if it cannot, it starts this program.
 
 use std::process::ExitCode;
 

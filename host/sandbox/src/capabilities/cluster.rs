@@ -24,16 +24,17 @@ const LABELS: usize = 64;
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the reader of the cluster if the plugin may read this kind of object. The plugin gets the inner error as
-    /// the result of its call; the outer error ends the call of the plugin.
+    /// Returns the reader of the cluster if the plugin may read this kind of object. An inner error is the result of
+    /// the plugin's own call, and the plugin can go on. An outer error, such as for a missing grant, ends the call of
+    /// the plugin.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // `configure` may try out a sample request, when nothing can be read yet. The plugin gets an error then, and
-        // can go on.
+        // A plugin may try out a request in `configure`, where it cannot read anything yet. It gets an error as the
+        // result, and can go on.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }

@@ -8,7 +8,7 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The names in messages for the sender of the requests and for the setting that grants the requests.
+/// The names that error messages use for the sender of a request, and for the setting that allows the request.
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 

@@ -228,7 +228,8 @@ fn a_truncated_module_is_refused() {
         wat::parse_str("(component (type (instance (export \"f\" (func)))) (core module (func)))").unwrap();
     let module: &[u8] = &module;
     check(module).unwrap();
-    // Prefixes that end after the header or after a section are complete components, so they are not refused.
+    // The module is cut off at each position, and most of the results are refused. A part that ends right after the
+    // header or after a section is a complete component, and is not refused.
     let refused = (9..module.len())
         .filter(|end| check(&module[..*end]).is_err())
         .count();

@@ -28,7 +28,8 @@ use super::host_calls::{Answer, parse};
 /// The object identifier of the extended key usage for code signing, which a certificate with a chain must have.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// The maximum number of certificates in a chain that a policy sends. A path has at most six besides the root.
+/// The maximum number of certificates in a chain that a policy sends. This is ample, because a verified path has at
+/// most six certificates besides the root.
 const CHAIN: usize = 32;
 const CHAIN_SIZE: usize = 256 << 10;
 

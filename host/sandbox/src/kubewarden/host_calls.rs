@@ -111,7 +111,8 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 }
 
 fn log(state: &CallState, payload: &[u8]) {
-    // A larger event would not fit into the log. It is not parsed, and the log counts it as a dropped line.
+    // An event of more than `QUESTION` bytes would not fit into the log. It is not parsed, and the log counts it as a
+    // dropped line.
     let whole = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = whole.and_then(|whole| serde_json::from_slice::<Map<String, Value>>(whole).ok());
     let Some(mut event) = event else {

@@ -141,7 +141,8 @@ impl PolicyPreparation {
     }
 }
 
-/// A failed call is reported as a mistake in the settings, because the usual cause is an unknown field.
+/// Returns the mistake that the policy finds in its settings as an error. If the call of the policy fails, this counts
+/// as a mistake in the settings too, because the usual cause is an unknown field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {

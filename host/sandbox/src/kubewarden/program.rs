@@ -36,7 +36,8 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines the import if it is the host call. The host's answer is appended to standard input.
+/// Defines the import if it is the function with which a policy calls the host. The host's answer is appended to the
+/// policy's standard input.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,

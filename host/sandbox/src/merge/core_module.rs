@@ -46,8 +46,8 @@ impl<'a> CoreModule<'a> {
                 Payload::ElementSection(section) => core_module.elements = all(section)?,
                 Payload::DataSection(section) => core_module.data = all(section)?,
                 Payload::CodeSectionEntry(body) => core_module.bodies.push(body),
-                // Start functions have already run when a snapshot is taken, so a snapshot has none. This module is not
-                // from a snapshot, and is not merged.
+                // A snapshot has no start function, because the start functions ran before it was taken. So a module
+                // with a start function is not from a snapshot, and is not merged.
                 Payload::StartSection { .. } | Payload::TagSection(_) => return None,
                 _ => {}
             }

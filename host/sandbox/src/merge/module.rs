@@ -10,7 +10,7 @@ use wasmparser::{DataKind, Operator};
 
 use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 
-/// The name of the instance from which a merged module imports all its items. The imported items have numbers as names.
+/// A merged module imports all its items from a single instance, which has this name. The items have numbers as names.
 pub(super) const IMPORTS: &str = "";
 
 pub(super) struct MergedModule {
@@ -28,8 +28,8 @@ impl MergedModule {
             .iter()
             .map(|number| Some((*number, core_modules.get(*number)?)))
             .collect::<Option<_>>()?;
-        // A merged module has the memories of all original modules. `SnapshotTemplate` cannot replace the data of a
-        // module with several memories, so such modules are not merged.
+        // The merged module would have all memories of these modules. `SnapshotTemplate` can replace the data of a
+        // module only if the module has a single memory. So modules with more than one memory in total are not merged.
         let memories = core_modules
             .iter()
             .map(|(_, core_module)| core_module.memories.len());
@@ -59,7 +59,7 @@ impl MergedModule {
 }
 
 struct Indices {
-    /// The first index of the items of each kind in the merged module, by original module.
+    /// The number of each original module, and the first indices that its items have in the merged module.
     first: HashMap<usize, FirstIndices>,
     imports: HashMap<(Kind, Item), u32>,
     /// The values of immutable globals, which replace references to these globals in constant expressions.
@@ -248,8 +248,9 @@ impl Reencode for IndexTranslation<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // `ref.func` is valid only for functions that the module declares, for example by exporting them. A merged
-            // module exports other functions than the original, so modules with this instruction are not merged.
+            // `ref.func` is valid only for a function that its module declares, for example in an export. A merged
+            // module exports other functions than the original, so the function may not be declared there. Modules with
+            // this instruction are not merged.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
@@ -271,7 +272,7 @@ impl Reencode for IndexTranslation<'_> {
                 {
                     return Err(Error::UserError(()));
                 }
-                // `ConstExpr` appends the `end` of the expression itself.
+                // The `end` of the expression is left out, because `ConstExpr` appends one itself.
                 Operator::End => continue,
                 operator => utils::instruction(self, operator)?,
             };

@@ -15,8 +15,8 @@ pub(super) struct ParsedComponent<'a> {
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     pub(super) items: PerKind<Vec<Item>>,
-    /// The sections before the first lifted function, except core modules. The sections from this function on are in
-    /// `after`.
+    /// The sections of the component before the first lifted function, without the core modules. All later sections are
+    /// in `after`.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -30,7 +30,8 @@ pub(super) struct Canonical {
 pub(super) enum OtherPart<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
-    /// Functions that are lifted from core functions. They get new indices of their core functions and memories.
+    /// Functions that are lifted from core functions. The core functions and memories to which they refer have new
+    /// indices in the merged component.
     Lifts(Vec<CanonicalFunction>),
 }
 
@@ -84,8 +85,8 @@ impl<'a> ParsedComponent<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // A resource may have a destructor, which is a core function. The indices of core functions in
-                    // types are not changed, so a component with such a resource is not merged.
+                    // A resource type may have a destructor, which it names by the index of a core function. Merging
+                    // does not change the indices in types, so a component with a destructor is not merged.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
                     }
@@ -193,8 +194,9 @@ impl<'a> ParsedComponent<'a> {
         Some(())
     }
 
-    /// Returns the core functions and memories that a canonical function needs, such as one that is lifted. Returns
-    /// `None` if its options need anything else.
+    /// Returns the core functions and memories to which a canonical function refers. For a lifted function, these are
+    /// the core function that is lifted, and the memory and functions in its options. Returns `None` if the options
+    /// refer to anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted, options) = match function {
             CanonicalFunction::Lift {
@@ -255,8 +257,8 @@ impl<'a> ParsedComponent<'a> {
         levels
     }
 
-    /// Segments of several modules may write to the same place of a table. Returns whether the merged component writes
-    /// them in the original order.
+    /// Returns whether the merged component writes segments to tables and memories in the same order as the original.
+    /// The order matters if segments of several modules write to the same place.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {

@@ -45,8 +45,8 @@ pub(super) fn reachable(
         else {
             continue;
         };
-        // The function is in a module of another level. That module is not merged with `core_modules`, so the function
-        // is not followed.
+        // The function is in a module of another level, such as one that is instantiated earlier. That module is not
+        // merged with these modules, so the functions that it calls are not followed.
         let Some(core_module) = core_modules.get(&number) else {
             continue;
         };

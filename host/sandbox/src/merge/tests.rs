@@ -25,7 +25,7 @@ enum Op {
     Store,
     /// Uses the global that all libraries share.
     Shared,
-    /// Uses a global that belongs only to this library, which defines it.
+    /// Uses a global that the library itself defines, and that no other library can use.
     Own,
     /// Copies a passive data segment into the memory.
     Init,
@@ -202,8 +202,8 @@ proptest! {
         let text = component(&functions[..functions.len() / 2 * 2]);
         let original = wat::parse_str(&text).unwrap();
         let merged = merge(&original).unwrap();
-        // Two modules remain. The one that puts `log` into the table cannot be merged with the others, because `log`
-        // needs the memory.
+        // Two modules remain. One is `$fixup`, which puts the host function `log` into a table. It cannot be merged
+        // with the others, because `log` itself needs the memory of the merged module.
         prop_assert_eq!(modules(&merged), 2);
         prop_assert_eq!(run(&merged), run(&original), "{}", text);
         prop_assert!(merge(&merged).is_none());

@@ -130,8 +130,8 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // The guest returns the text of an object or of an error. Two tags precede the text in both cases, so the guest
-    // need not tell them apart.
+    // The guest gets either an object or an error, and returns its text. Two tags precede the text in both cases, so
+    // the guest finds the text at the same address.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),

@@ -11,7 +11,8 @@ use async_trait::async_trait;
 
 use crate::harness::{config, sandbox_with};
 
-/// The path of the plugin's binary, which `contract-0.1.0.md` in the same directory describes.
+/// The path of a compiled plugin that uses version 0.1.0 of the contract. The file `contract-0.1.0.md` in the same
+/// directory describes the plugin.
 const PLUGIN_0_1_0: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/guests/contract-0.1.0.wasm"

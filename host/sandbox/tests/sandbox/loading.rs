@@ -181,8 +181,8 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // The snapshot contains a global with the end of the guest's heap. Its value differs from that in the last
-    // snapshot, so the code differs too.
+    // These settings have another length, so the guest's heap ends at another address. This address is in a global of
+    // the snapshot, and therefore in the code, which is compiled again.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -258,8 +258,8 @@ fn a_preparation_can_be_cancelled_at_any_time() {
         let (sandbox, guest) = (sandbox.clone(), guest.clone());
         let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
         std::thread::sleep(Duration::from_millis(wait));
-        // Dropping the runtime waits for its threads. It returns only because the guest on one of these threads is
-        // stopped.
+        // Dropping the runtime waits for its threads. The guest on one of these threads loops forever, so this line
+        // returns only because the guest is stopped.
         drop(runtime);
         assert!(preparing.is_finished());
     }
@@ -299,7 +299,8 @@ async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
-    // The limit is for pages that `configure` fills. Pages that `configure` adds but leaves empty do not count.
+    // This `configure` adds many pages of memory, but fills only one byte. Only filled pages count towards the limit,
+    // so the plugin is accepted.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));

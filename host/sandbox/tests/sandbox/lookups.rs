@@ -263,8 +263,8 @@ async fn a_page_of_a_list_contains_only_the_requested_fields() {
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    // The action is a `path`, which has two strings: the verb and the path. The user is optional, and the first string
-    // of a user is the name.
+    // These words are the parameters of `can-i`. The action is the variant `path`, which has two strings: the verb and
+    // the path. The user is an optional record, and its first string is the user's name.
     let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
     let user = words(&[u32::from(other), TEXT + 5, 2]);
     let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");

@@ -88,7 +88,8 @@ fn of_probe(probe: &mut Object) {
     }
 }
 
-/// Sets a field that has no value. Empty text and zero usually count as no value, as in the types of Kubernetes.
+/// Sets a field if it has no value yet. Empty text counts as no value, and so does zero in most fields, as in the types
+/// of Kubernetes.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     let is_unset = match object.get(field) {
         None | Some(Value::Null) => true,

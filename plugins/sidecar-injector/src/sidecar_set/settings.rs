@@ -52,7 +52,7 @@ pub struct PodMetadata {
 #[serde(rename_all = "PascalCase")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PatchPolicy {
-    /// The existing annotation keeps its value.
+    /// If the Pod has the annotation already, the annotation keeps its value.
     #[default]
     Retain,
     /// The existing annotation is replaced.

@@ -165,8 +165,8 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation has no effect with the convention `kubeSidecarInjector`, which the last two
-        // columns have.
+        // The last two columns have the convention `kubeSidecarInjector`. There, only kube-sidecar-injector's
+        // annotation `ASK` counts, and the plugin's own annotation `INJECT` has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],

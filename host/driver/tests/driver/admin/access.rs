@@ -74,7 +74,8 @@ impl AdminPortAccess {
     }
 }
 
-/// Readers do not see the values that definitions grant to plugins, because these values may be secrets.
+/// A client with a read-only token can read definitions. The values that a definition grants to a plugin are redacted
+/// for this client, because they may be secrets.
 #[tokio::test]
 async fn readers_do_not_see_granted_values() {
     let directory = tempfile::tempdir().unwrap();
