@@ -15,8 +15,7 @@ use crate::Error;
 mod function;
 
 /// A kind of item that is counted in a component, and the maximum count. Each maximum is at least seven times the count
-/// in componentize-py's
-/// Python interpreter.
+/// in componentize-py's Python interpreter.
 #[derive(Clone, Copy)]
 struct Limit(&'static str, u64);
 

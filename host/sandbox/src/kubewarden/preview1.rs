@@ -1,8 +1,8 @@
 //! The part of WASI preview 1 that policies need: arguments, environment, clocks, randomness and standard streams.
 //!
 //! Policies have no files and no sockets. If a policy calls a function that needs them, the call of the policy fails
-//! with `capability-denied`. A few of these functions are also called by the start-up code of languages, such as
-//! `fd_prestat_get`. They return the usual error of WASI instead, so that the policy can start.
+//! with `capability-denied`. A few of these functions, such as `fd_prestat_get`, are called by the start-up code of
+//! many languages. They return the usual error of WASI instead, so that the policy can start.
 
 use std::time::{Duration, UNIX_EPOCH};
 
