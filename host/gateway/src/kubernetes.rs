@@ -95,7 +95,8 @@ struct AdmittedRequest {
 #[derive(Debug)]
 pub(crate) struct LoggedReply {
     pub(crate) response: Response<Body>,
-    /// The ID of the cluster and the name of the user. `None` if the request ended before they were known.
+    /// The ID of the cluster, and the name of the user who sent the request. It is `None` if the request ended before
+    /// they were known.
     pub(crate) recipient: Option<(Arc<str>, Arc<str>)>,
 }
 

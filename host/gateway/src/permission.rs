@@ -25,7 +25,7 @@ pub struct ApiGroup(String);
 pub enum InvalidApiGroup {
     #[error("{0:?} is not an API group of custom resources: write one such as clb.bmsf.tencent.com")]
     Name(String),
-    /// The resources of this API group control admission or access for all requests.
+    /// The group may not be listed, because its resources control admission or access for all requests.
     #[error(
         "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
     )]

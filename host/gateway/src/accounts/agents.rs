@@ -142,8 +142,8 @@ impl Accounts {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
 
-    /// Returns the credentials in a report, or an error if the gateway must not connect to one of its addresses
-    /// directly.
+    /// Checks the credentials in the report of an agent, and returns them. It is an error if the gateway must not
+    /// connect directly to one of the reported addresses.
     pub(super) fn reachable(&self, report: AgentReport) -> Result<ClusterCredentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;

@@ -147,8 +147,8 @@ fn key(line: &str) -> Option<AccountKey> {
 }
 
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The number of characters in `ALPHANUMERIC` before the capital letters. The random parts of IDs contain no capitals,
-/// so they use only these characters.
+/// The number of digits and small letters, which are the first characters of `ALPHANUMERIC`. The random parts of IDs
+/// consist of these characters only, because they contain no capital letters.
 const LOWER: usize = 36;
 
 pub(super) fn random_token(length: usize) -> Result<Secret, String> {

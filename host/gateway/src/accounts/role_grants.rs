@@ -354,7 +354,7 @@ mod tests {
         let long = Duration::from_secs(600);
         assert!(accounts.lease_roles("a", long).await.unwrap());
         assert!(!accounts.lease_roles("b", long).await.unwrap());
-        // Gateway `a` ends its lease at once by renewing it with a lifetime of zero.
+        // Gateway `a` gives up its lease: it renews the lease with a lifetime of zero, so the lease ends at once.
         assert!(accounts.lease_roles("a", Duration::ZERO).await.unwrap());
         assert!(accounts.lease_roles("b", long).await.unwrap());
         assert!(!accounts.lease_roles("a", long).await.unwrap());

@@ -88,8 +88,8 @@ impl FromStr for UserName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The gateway decides which requests the user may send: those that need at most this permission. It adds the
-    /// groups of the permission to the user's own groups.
+    /// The user may send requests that need at most this permission. The gateway decides this for each request, and
+    /// adds the groups of the permission to the user's own groups.
     Permission(Permission),
     /// The role bindings of the Kubernetes cluster decide: the gateway forwards every request, and adds no group.
     Cluster,

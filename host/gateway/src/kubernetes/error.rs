@@ -66,7 +66,7 @@ impl KubernetesError {
     pub(super) fn reply(&self) -> Response<Bytes> {
         let (status, message) = (self.status(), self.to_string());
         let mut reply = match self {
-            // bcs-api gives this reason if it cannot reach the cluster.
+            // bcs-api also replies with the reason `CREATE_TUNNEL_ERROR` if it cannot reach a cluster.
             Self::NotConnected(_) | Self::Credentials { .. } => {
                 status_with_reason(status, "CREATE_TUNNEL_ERROR", &message)
             }

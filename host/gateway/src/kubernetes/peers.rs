@@ -292,8 +292,8 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
-                // A tunnel counts as used while somebody holds its route. The call that follows may wait, so the route
-                // is dropped first.
+                // A tunnel counts as used while somebody holds its route. The next call may have to wait, so the route
+                // is dropped before it.
                 drop(route);
                 session
                     .announce(TunnelAnnouncement::Added(Bytes::from(text)))

@@ -88,7 +88,7 @@ impl ClusterRoute {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-            // If the tunnel leads to another gateway, that gateway checks the API servers.
+            // No servers are checked through another gateway, because that gateway checks the API servers itself.
             health: (!matches!(via, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
@@ -112,7 +112,8 @@ impl ClusterRoute {
     }
 }
 
-/// Checks the API servers of a route while new requests use the route. To check all routes would cost too much.
+/// Checks the API servers of a route, but only while new requests use the route. To check the older routes as well
+/// would cost too much.
 async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
         tokio::select! {

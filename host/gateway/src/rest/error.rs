@@ -16,7 +16,8 @@ use crate::{
 };
 
 const RETRY_SECONDS: u64 = 5;
-/// The beginning of the message to callers without a sufficient token. It begins with a space as in bcs-api.
+/// The beginning of the message to a client without a sufficient token. The message of bcs-api begins with a space,
+/// too.
 const UNAUTHENTICATED: &str = " anonymous requests is forbidden, please provide a valid token";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +65,8 @@ impl From<TokenDenied> for RestError {
 }
 
 impl RestError {
-    /// Returns the HTTP status of a refused request, the code in its message, and the name of its error.
+    /// Returns the parts of the reply to a refused request: its HTTP status, the code in its message, and the name of
+    /// the error.
     #[rustfmt::skip]
     fn form(&self) -> (StatusCode, Code, &'static str) {
         use AccountsError as Why;
@@ -124,7 +126,7 @@ impl RestError {
             ": "
         };
         let message = match self {
-            // Names of servers and files in the error are written only to the log, so the client gets a general
+            // This error can contain names of servers and files, so it is only logged. The client gets a general
             // message.
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()

@@ -259,7 +259,8 @@ impl RestCall<'_> {
         Ok(json!({
             "cluster_id": cluster.id,
             "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
-            // The reply contains the user's token from the request, because only digests of tokens are stored.
+            // The token is copied from the user's request. The gateway cannot look it up, because it stores only
+            // digests of tokens.
             "user_token": String::from_utf8_lossy(&self.caller()?.token),
             "cacert_data": credentials.ca,
         }))

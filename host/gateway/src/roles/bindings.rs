@@ -111,7 +111,7 @@ pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
 }
 
 fn hash(parts: &[&str]) -> String {
-    // The texts contain no zero byte, so different lists of texts differ when they are joined.
+    // The parts contain no zero byte. So two different lists of parts never give the same text when they are joined.
     let mut digest = hex::encode(Sha256::digest(parts.join("\0")));
     digest.truncate(HASH_LENGTH);
     digest

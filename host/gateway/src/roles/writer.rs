@@ -133,8 +133,8 @@ impl RoleWriterHandle {
                     let at = Instant::now();
                     written.insert(cluster.id.clone(), LastWrite { grants, at });
                 }
-                // The agent of this cluster has never reported, so the cluster cannot be reached. This is not an error
-                // if there is nothing to write.
+                // A cluster whose agent has never reported cannot be reached. This is an error only if there are role
+                // bindings to write.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
                 Err(error) => {
                     written.remove(&cluster.id);

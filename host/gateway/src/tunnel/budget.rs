@@ -40,8 +40,8 @@ impl Budget {
         })
     }
 
-    /// Charges this many bytes to this budget and to the larger budgets that contain it. If one of them has too little
-    /// left, nothing is charged, and that budget is returned.
+    /// Charges this many bytes to this budget and to the larger budgets that contain it. If one of these budgets has
+    /// too little memory left, nothing is charged, and the error is that budget.
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
         let whole = self.whole.as_deref();
         if let Some(whole) = whole

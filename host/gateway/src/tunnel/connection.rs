@@ -15,7 +15,7 @@ const CONNECTION_COST: usize = 64 << 10;
 /// The most memory that a connection of a tunnel may use. This is much more than `PAUSE_AT`, because data continue to
 /// arrive after a pause was requested: the kernels on both sides still hold some.
 pub(super) const MOST_HELD: usize = 16 << 20;
-/// A connection is paused when it holds more than this many bytes, and resumed when only `RESUME_AT` bytes are left.
+/// A connection that holds more than this many bytes is paused. It is resumed when only `RESUME_AT` bytes are left.
 const PAUSE_AT: usize = 1 << 20;
 const RESUME_AT: usize = 256 << 10;
 /// The limits that replace `PAUSE_AT` and `RESUME_AT` while memory is scarce: while less than half of the memory of the

@@ -144,8 +144,8 @@ impl TunnelDestination {
     fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
         let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
             let (cluster, tcp) = match text.split_once("::") {
-                // The text before `::` is the ID of a cluster, unless it contains a slash. With a slash, it is `tcp/`
-                // and the beginning of an IPv6 address, in which `::` is allowed.
+                // The text before `::` is usually the ID of a cluster, which contains no slash. If it contains a slash,
+                // `::` belongs to an IPv6 address after `tcp/`, and there is no ID.
                 Some((cluster, tcp)) if !cluster.contains('/') => (Some(cluster), tcp),
                 _ => (None, text),
             };

@@ -102,7 +102,8 @@ impl TunnelSession {
             () = self.0.ended.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
-        // This frame must arrive before the data of the connection, so it is put into the same queue as the data.
+        // The other side must get this frame before the data of the connection. So the frame is put into the same queue
+        // as the data.
         permit.send(Frame::new(number, Content::Connect(to)));
         let (own, stream) = tokio::io::duplex(BUFFER);
         tokio::spawn(self.0.clone().carry(number, connection, own));
@@ -393,7 +394,8 @@ impl SharedTunnel {
         };
         let collect = self.collect(number, read, connection.paused.subscribe());
         tokio::select! {
-            // `deliver` ends when the other side has ended the connection and the reader has got all bytes.
+            // `deliver` passes the received bytes to the reader. It ends when the other side has ended the connection
+            // and no bytes are left.
             () = deliver => {}
             () = collect => {}
             () = connection.ended.cancelled() => {}
@@ -401,7 +403,8 @@ impl SharedTunnel {
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
-            // This frame must arrive after the data of the connection, so it is put into the same queue as the data.
+            // The other side must get this frame after the data of the connection. So the frame is put into the same
+            // queue as the data.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}

@@ -30,7 +30,8 @@ async fn an_agent_can_report_only_with_its_register_token() {
         assert_eq!(credentials.server_addresses.len(), 2);
         assert!(current.register_token.as_ref().unwrap().used_at.is_some());
 
-        // A second report of equal credentials changes nothing, so the credentials keep their `Arc`.
+        // The agent reports the same credentials again. This changes nothing, so the directory keeps the `Arc` of the
+        // credentials.
         let before = accounts.changes();
         accounts.report(&cluster.id, &token, report("one")).await.unwrap();
         assert!(!before.has_changed().unwrap());

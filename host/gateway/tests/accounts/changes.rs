@@ -165,8 +165,8 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // `Access::Cluster` allows all requests to the cluster. Alice has created the cluster, so she can also still
-        // manage it.
+        // `Access::Cluster` allows all requests to the cluster. Alice has created the cluster, so she does not lose the
+        // right to manage it.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))

@@ -89,7 +89,7 @@ impl PeerSecrets {
         self.0.current().first().cloned()
     }
 
-    /// Returns the secret with which this proof was made, or `None` if it is none of the file's secrets.
+    /// Returns the secret with which this proof was made, or `None` if the file does not contain that secret.
     pub(super) fn accept(
         &self,
         proof: &str,
