@@ -203,8 +203,8 @@ impl ConnectionState {
     }
 }
 
-/// Counts the heads of informational responses in bytes of an HTTP/1 connection. Returns the new state of the
-/// connection if something else follows them, such as the final response.
+/// Counts the heads of informational responses that arrive on an HTTP/1 connection. If `bytes` contain something else
+/// after these heads, such as the final response, returns the new state of the connection.
 fn count_heads(
     credit: &mut Credit,
     position: &mut HeadPosition,
@@ -214,7 +214,7 @@ fn count_heads(
         *position = match (*position, byte) {
             // Empty lines before a response are skipped, as in hyper.
             (HeadPosition::Status { read: 0, .. }, b'\r' | b'\n') => *position,
-            // Byte 7, the minor version, may have any value.
+            // Byte 7 of the status line is the minor version of HTTP, which may have any value.
             (HeadPosition::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {

@@ -61,7 +61,8 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Without this flag, threads for long work would inherit the short time slice from those that start them.
+        // Without this flag, all threads that this thread starts, such as threads for long work, would inherit its
+        // short time slice.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,

@@ -143,7 +143,7 @@ async fn requests_are_sent_only_to_the_master() {
         (followed_servers(&[("n4", c)]), (200, "c x")),
         (followed_servers(&[]), (502, "the upstream has no master")),
         (followed_servers(&[("n5", a)]), (200, "a x")),
-        // The discovery of servers has failed, so the last known servers are used.
+        // The discovery of servers has failed, so there is no new list. The servers of the last list are used.
         (lost(&[("n5", a)]), (200, "a x")),
     ] {
         sender.send_replace(now.clone());

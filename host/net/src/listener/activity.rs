@@ -192,7 +192,8 @@ impl Activity {
         next
     }
 
-    /// Wakes the connection's task only if its next deadline has become earlier, because waking costs time.
+    /// Wakes the task of the connection if the next deadline is now earlier than the one for which the task waits.
+    /// Otherwise, the task is left alone, because waking costs time.
     fn reschedule(&self, state: MutexGuard<'_, ActivityState>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);

@@ -231,7 +231,8 @@ impl BodyTransfer {
 }
 
 impl TransferState {
-    /// Aborts both bodies if one side was idle for too long. Returns whether the client did not read the reply.
+    /// Aborts the bodies of the request and the reply if the client or the upstream was idle for too long. Returns
+    /// whether the client did not read the reply in time.
     pub(super) fn check(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {

@@ -59,7 +59,8 @@ impl<F: Future> Future for WhenWoken<F> {
         if !this.signal.is_woken.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // The flag is cleared before the poll, so that a wake during the poll causes another poll.
+        // The flag is cleared before the poll. So if the future is woken during the poll, the flag stays set, and the
+        // future is polled again.
         this.signal.is_woken.store(false, Ordering::Release);
         this.future.as_mut().poll(&mut Context::from_waker(&this.waker))
     }

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct UpstreamHealth {
-    /// Whether `paused_until` has a value. If this is false, requests need not lock `paused_until`.
+    /// Whether `paused_until` has a value. While it has none, requests need not lock it.
     is_paused: AtomicBool,
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,

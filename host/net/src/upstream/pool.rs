@@ -86,8 +86,8 @@ pub(super) struct ReplyBody {
     /// The right to use the connection of the reply. `incoming` has to be dropped before this field. Then the
     /// connection knows that nobody will read the rest of the body, and does not wait for a reader.
     lease: Option<Lease>,
-    /// An error of the body that was not returned yet. It is returned one poll later, so that the bytes before it are
-    /// sent first.
+    /// An error of the body that has not been returned yet. The next poll returns it, so that the bytes before the
+    /// error are sent first.
     failure: Option<hyper::Error>,
 }
 
