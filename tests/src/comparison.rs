@@ -20,7 +20,8 @@ pub enum RoundVerdict {
 }
 
 impl BuildComparison {
-    /// The smallest difference from 1 that counts. Smaller ones can come from the layout of the code in memory alone.
+    /// The smallest difference from 1 that counts as faster or slower. A smaller difference can come from the layout of
+    /// the code in memory alone.
     const LEAST: f64 = 0.01;
 
     /// Compares the measured rounds of this build with the rounds of the other build. Higher values are better. Returns

@@ -25,7 +25,8 @@ pub struct CreationLoad {
 struct SharedLoad {
     url: String,
     stages: usize,
-    /// The oldest version that may handle requests that are sent now.
+    /// The oldest version that may still handle a request that is sent now. A response of an older version is a
+    /// problem.
     oldest: AtomicU32,
     is_over: AtomicBool,
 }

@@ -114,7 +114,8 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
     wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
-/// Appends a core module to a component. The host compiles the module although the component never instantiates it.
+/// Appends a core module to a component. The component never instantiates this module, but the host compiles it all the
+/// same.
 fn with_extra_core_module(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;
