@@ -182,8 +182,8 @@ impl DocumentForms {
         Self::new(self.list.iter().cloned().chain([form]).collect())
     }
 
-    /// Returns the kinds of documents that remain in the file that an import writes, because they are either converted
-    /// to native chains or kept unchanged.
+    /// Returns the kinds of documents that an import converts or keeps unchanged. Documents of all other kinds are left
+    /// out of the file that the import writes.
     pub fn importable(&self) -> impl Iterator<Item = &'static DocumentKind> {
         let is_left_out =
             |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));

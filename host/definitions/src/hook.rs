@@ -77,7 +77,7 @@ pub trait HookKind: HookValue {
     /// Returns the field of a native stage that defines this hook, and its value; `None` if there is none.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
-    /// Lists what native stages cannot express about this hook, one sentence each. Default: none.
+    /// Lists the properties of this hook that a native stage cannot have, one sentence each. Default: none.
     fn without_native_form(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -239,8 +239,9 @@ impl PreparedHook {
     }
 }
 
-/// The status of a stage's hook. Each kind adds fields: a webhook `url`, CEL `expressions`, a group `expression`,
-/// mutators `mutators`, a plugin the fields of `PluginStatus`, and an unavailable plugin `source` and `reason`.
+/// The status of a stage's hook. Some kinds of hooks have additional fields: `url` (webhook), `expressions` (CEL),
+/// `expression` (group), `mutators` (mutators), `source` and `reason` (unavailable plugin). The status of a plugin also
+/// has the fields of `PluginStatus`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

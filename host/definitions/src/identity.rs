@@ -118,8 +118,9 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 }
 
 impl StageId {
-    /// Returns whether this ID identifies the stage `stage` of the chain `chain`. In BCS, both names may contain `/`,
-    /// so an ID can be split in several ways. Therefore the names are joined with `/` before they are compared.
+    /// Returns whether this ID identifies the stage `stage` of the chain `chain`. In BCS, names may contain `/`, so the
+    /// text `ns/a/b` may mean the stage `b` of the chain `ns/a`, or the stage `a/b` of the chain `ns`. Therefore only
+    /// the joined text of both names is compared.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)

@@ -90,8 +90,8 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the text can be a label's value, and is not empty. The rules for its characters are the same as for a
-/// label's name.
+/// Checks that the text is a valid value of a label, and is not empty. The same characters are allowed as in the name
+/// of a label.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

@@ -17,7 +17,8 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// A function that reads an operation. In native rules, case does not matter; in all others, it does, as in Kubernetes.
+/// A function that reads an operation, such as `CREATE`. Native rules accept an operation in any case, such as
+/// `create`. In all other rules, its case matters, as in Kubernetes.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
 /// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.

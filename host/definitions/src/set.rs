@@ -59,7 +59,8 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns whether the files to which definitions refer, such as files of settings, have not changed.
+    /// Returns whether the files to which definitions refer, such as files of settings, still have the texts that were
+    /// read.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }

@@ -27,8 +27,8 @@ use crate::{
     document::{self, Document},
 };
 
-/// Whether a store contains files or entries. A mistake in a file affects all files of the store, but a mistake in an
-/// entry affects only this entry. Changes are also committed in different ways.
+/// Whether a store contains files or entries. The main difference is the effect of a mistake: a mistake in one file
+/// keeps all files from going live, but a mistake in an entry affects only this entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreKind {
     /// Files, which people edit: YAML or JSON, with one or several documents, and with paths relative to the file's
@@ -85,7 +85,8 @@ impl DefinitionFile {
         }
     }
 
-    /// Creates a file, or an entry of a store in which paths do not tell which definition belongs there.
+    /// Creates a file or an entry for which only its text tells which definition it contains. If the path of an entry
+    /// tells this too, use [`entry`](Self::entry).
     pub fn new(kind: StoreKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -162,9 +163,10 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// written. Unless the error says otherwise, nothing was changed.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
-    /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). Losing or
-    /// regaining the connection to the store counts as a change; after a failed read, only regaining it does. If the
-    /// caller drops the future and calls the method again, no change is missed.
+    /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). It also
+    /// returns when the connection to the store is lost or regained. If the last read failed, a lost connection is no
+    /// news, so the method only returns when the connection is regained. If the caller drops the future and calls the
+    /// method again, no change is missed.
     async fn changed(&self);
 }
 

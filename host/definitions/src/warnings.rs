@@ -35,7 +35,8 @@ impl ChainDefinition {
     /// such as a resource, if no request that matches the entry is ever sent to the host.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
-            // Generated objects are never sent in a request, so a chain with a stage for them gets no warnings.
+            // If a stage has an `expansion`, it checks generated objects. Such objects are never sent in a request, so
+            // it is normal that the rules of its chain match no request. The chain gets no warnings.
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }
@@ -74,8 +75,9 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // An entry of a rule can only be located in the file that defines the chain, and only if the file has not
-            // changed since it was read. In all other cases, the warning has the location of the chain.
+            // The warning points to the entry of the rule if the entry is found in the file that defines the chain. If
+            // it is not found, for example because the file has changed since it was read, the warning points to the
+            // chain.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))

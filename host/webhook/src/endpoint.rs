@@ -126,8 +126,8 @@ impl WebhookEndpoint {
         })
     }
 
-    /// Returns the URI to which a request is sent. If `query` is `None`, as with the BCS protocol, it is the unchanged
-    /// address of the webhook. Otherwise, `query` is used in place of the query in the address.
+    /// Returns the URI to which a request is sent. This is the address of the webhook, with `query` in place of the
+    /// query in the address. If `query` is `None`, as with the BCS protocol, the address is used unchanged.
     pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());

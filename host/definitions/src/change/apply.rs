@@ -343,7 +343,8 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     directory.join(format!("{name}.yaml"))
 }
 
-/// Returns an unused path, neither on disk nor in `files`: `path`, or else `path` with a number appended to its name.
+/// Returns a path that is neither on disk nor in `files`. This is `path` itself if it is unused. Otherwise, a number is
+/// added to its name, as in `pods-2.yaml`.
 pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut free = path.clone();

@@ -191,7 +191,8 @@ impl<'a> ImportEntry<'a> {
         }
     }
 
-    /// Returns the result of the import and the reason for it if all definitions of this kind have the same result.
+    /// Returns the result of importing this definition, and the reason for it, if the kind of its document alone
+    /// determines the result.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)

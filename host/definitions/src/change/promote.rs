@@ -9,9 +9,11 @@ use crate::{
     document::{self, BYTE_ORDER_MARK, DocumentSyntax, Mistakes, Node},
 };
 
-/// If a candidate without one of these fields is promoted, the field is removed from the stage's plugin too.
+/// The fields of a plugin that a candidate never inherits. When a candidate is promoted, they are replaced as a whole:
+/// if the stage's plugin has a `digest` and the candidate has none, the `digest` is removed.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
-/// If a candidate without one of these fields is promoted, the field of the stage's plugin keeps its value.
+/// The fields of a plugin that a candidate inherits. When a candidate is promoted, a field that the candidate omits
+/// keeps the value that it has in the stage's plugin.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanError> {

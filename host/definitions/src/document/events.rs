@@ -22,12 +22,12 @@ pub(super) struct YamlEvents<'t> {
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
     recorded: Vec<(Event<'t>, Span)>,
-    /// The lists and maps whose events are being recorded, so that aliases can repeat them. Each has the number of its
-    /// anchor (0 if it has none) and the index of its first event.
+    /// The lists and maps that are being recorded, so that an alias can repeat them later. Each is written as (number
+    /// of its anchor or 0, index of its first event in `recorded`).
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
-    /// The events that aliases still have to repeat, as ranges of indexes in `recorded`. A repeated node may contain
-    /// aliases itself, so there is one range for each level of nesting.
+    /// The events that are still to be repeated because of an alias, as ranges of indexes in `recorded`. There is one
+    /// range for each level of nesting, because a repeated list may contain an alias itself.
     repeating: Vec<Range<usize>>,
     /// The position of the last parsed event. Events that an alias repeats do not change it.
     written: Position,

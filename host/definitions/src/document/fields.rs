@@ -132,9 +132,9 @@ impl<'a> Fields<'a> {
         self.known.extend(names);
     }
 
-    /// Accepts those of the fields `names` that are present, without reading their values. Fields that are passed to
-    /// [`ignore`](Self::ignore) can be suggested in place of a misspelt field; missing fields that are passed to this
-    /// method cannot.
+    /// Accepts those of the fields `names` that are present, without reading their values. Unlike
+    /// [`ignore`](Self::ignore), this method does not make messages about misspelt fields suggest the fields that are
+    /// missing.
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);
@@ -164,7 +164,8 @@ impl<'a> Fields<'a> {
                 );
                 continue;
             };
-            // If case is ignored, a field can be written twice, as `name` and `Name`. The second is a mistake.
+            // If case is ignored, the same field can be written twice, for example as `name` and as `Name`. The second
+            // one is reported as a mistake.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let SyntaxMistake { message, fix, .. } =

@@ -157,7 +157,8 @@ impl<'a> Node<'a> {
         self.accept_read(read_value(path, read))
     }
 
-    /// Returns the value if another file was read successfully; otherwise reports the mistakes in that file.
+    /// Returns the value that was read from another file. If the file has mistakes, they are reported, and the result
+    /// is `None`.
     pub fn accept_read<T>(&self, read: Result<T, Mistakes>) -> Option<T> {
         read.map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
             .ok()

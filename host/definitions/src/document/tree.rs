@@ -183,8 +183,8 @@ impl SyntaxMistake {
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<TreeEntry>,
-    /// The keys of the map. The value is (index of the entry, whether the map itself contains the key). The boolean is
-    /// false if the key comes from a map that was merged into this one.
+    /// For each key, the index of its field in `entries`, and whether the key is written in this map itself. The
+    /// boolean is false if the key only comes from a map that was merged into this one with `<<`.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 
@@ -201,8 +201,8 @@ impl MapBuilder {
         }
     }
 
-    /// Adds a field to the map. `is_written` is false if the field comes from another map that is merged into this one.
-    /// Returns a mistake if a field is written twice.
+    /// Adds a field to the map. `is_written` is true if the field is written in the map itself, and false if it comes
+    /// from a merge, such as `<<: *other`. Returns a mistake if the map itself has the field twice.
     fn set(&mut self, entry: TreeEntry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

@@ -135,8 +135,8 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The next events repeat the node to which the alias refers, with the spans of that node. These spans do
-            // not tell where the collection around the alias ends, so the span of the alias itself is used for this.
+            // An alias stands for another node, and the events after it repeat this node with the original spans. If a
+            // list or map ends with an alias, these spans do not tell where it ends, but the span of the alias does.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -264,8 +264,8 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// If the next node is a key of a map, returns where the key is to be stored. Returns `None` if the next node is an
-    /// item of a list, or the value of a key.
+    /// Returns the place for the next key if the innermost open collection is a map that waits for a key. Returns
+    /// `None` if it is a list, or a map that waits for the value of a key.
     fn missing_key(&mut self) -> Option<&mut Option<YamlKey>> {
         match &mut self.open.last_mut()?.content {
             NodeContent::Map { key, .. } if key.is_none() => Some(key),
@@ -293,8 +293,8 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the map `value` into `map`. If `value` is a list, each map in it is merged. As in go-yaml v2, a merged field
-/// replaces an earlier field of the same name, even one that is not from a merge.
+/// Merges `value` into `map`, as the YAML key `<<` demands. `value` is a map, or a list of maps that are all merged. As
+/// in go-yaml v2, a merged field replaces an earlier field of the same name, even one that is written in `map` itself.
 fn merge(map: &mut MapBuilder, value: PositionedValue, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         DocumentValue::Map(entries) => map.merge(entries),

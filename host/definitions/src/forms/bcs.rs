@@ -29,7 +29,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
 
 /// The kinds of BCS objects that clients create and update through the BCS driver: (name in definitions, name in
-/// request paths). The driver calls hooks only for the first two kinds.
+/// request paths). The driver calls hooks only for `Application` and `Deployment`.
 const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),

@@ -194,7 +194,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     Some(GroupDefinition {
         members: parts.members,
         expression: parts.expression,
-        // If a policy denies a request without a code, kube-apiserver returns 400.
+        // In Kubewarden, the denial of a group has no status code. kube-apiserver returns 400 for such a denial.
         denial: Denial::new(400, "", message?),
         members_path: "spec.policies",
     })

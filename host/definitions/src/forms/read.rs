@@ -26,7 +26,7 @@ pub(crate) struct TakenName {
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// Whether other definitions may take this name too. All of them must allow it.
+    /// Whether several definitions may have this name. It must be true for each of them.
     pub(crate) is_shared: bool,
 }
 
@@ -41,9 +41,9 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that defines a chain only together with other documents, such as a binding of
-    /// a policy. `of` is a word for the document, for example `binding`. Documents with the same `of` and phase must
-    /// have different names.
+    /// Creates the content of a document that is only a part of a chain, such as a binding of a policy. `of` is the
+    /// word for such a part, for example `binding`. Two documents with the same `of` in the same phase must have
+    /// different names.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -53,8 +53,8 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds a name to this definition. Other definitions may have the same name, provided that this method was used to
-    /// add it to them too.
+    /// Adds a name that this definition shares with others. Another definition can only have the same name if the name
+    /// was added with this method there too.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)

@@ -161,7 +161,8 @@ impl HookKind for CelDefinition {
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // An expression may read the namespace of the request, which may be unknown.
+            // An expression may read the namespace of the request. If the host does not know this namespace, the call
+            // fails.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

@@ -66,8 +66,8 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
 }
 
-/// Returns the part of a URL between `//` and the path. It is empty for `https:///path`, although the URL parser takes
-/// `path` for the host.
+/// Returns the part of a URL between `//` and the path. In `https:///path`, this part is empty. The URL parser would
+/// skip the third `/`, and take `path` for the host.
 fn authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
@@ -205,7 +205,8 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a path for the BCS driver, which appends it to the port without escaping. A query in it is allowed.
+/// Checks the path of a webhook by the rules of the BCS driver. The driver puts the path into the URL after the port,
+/// without escaping it, so the path may contain a query.
 fn bcs_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
         return Err(format!(

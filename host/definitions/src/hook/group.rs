@@ -56,8 +56,8 @@ impl HookKind for GroupDefinition {
         self.expression != now.expression || self.members.iter().any(is_weaker)
     }
 
-    // A group in an imported document is always one of Kubewarden, and an import keeps such groups unchanged. Therefore
-    // a group is never written as a native stage.
+    // An import never writes a group as a native stage. Only Kubewarden's groups are imported, and they are kept
+    // unchanged.
     fn to_native(&self) -> Option<(&'static str, Json)> {
         None
     }

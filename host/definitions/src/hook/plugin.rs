@@ -40,7 +40,8 @@ pub struct PluginPart<'a> {
     pub name: Arc<str>,
     /// The path from the stage to the field that defines the plugin, such as `.plugin` or `.group.plugins.signed`.
     pub path: String,
-    /// The location of the plugin's stage or, if the plugin is a member of a group, of the member's entry.
+    /// The location of the stage that calls the plugin. If the plugin is a member of a group, this is the location of
+    /// its entry in the group instead.
     pub location: &'a Location,
     /// The timeout of each call of the plugin.
     pub timeout: Duration,

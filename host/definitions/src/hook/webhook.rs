@@ -135,7 +135,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     })
 }
 
-/// The values of `protocol`, each with whether the webhook may have `versions`.
+/// The values of `protocol`. The boolean tells whether a webhook with this protocol may have the field `versions`.
 const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
 
 fn read_protocol(fields: &mut Fields<'_>) -> Option<Protocol> {

@@ -73,13 +73,14 @@ pub(crate) fn define<'a>(
     mistakes.into_result(definitions)
 }
 
-/// Collects definitions one by one, and remembers their names. A definition conflicts with an earlier definition of the
-/// same name, unless both allow others to use the name.
+/// Collects definitions one by one, and remembers their names. If a definition has the same name as an earlier one,
+/// this is a conflict, unless both of them allow others to share the name.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The names that are already taken. The key is (kind of thing such as `binding`, phase, name). The value is
-    /// (location of the first definition with this name, whether other definitions may have the name too).
+    /// The names that are already taken.
+    /// The key is (kind of thing such as `binding`, phase, name).
+    /// The value is (location of the first definition with the name, whether further definitions may share the name).
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 

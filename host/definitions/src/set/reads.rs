@@ -101,8 +101,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. If the name of a definition cannot be read, its ID is the result of
-    /// `unnamed`. If that is `None`, the definition is left out.
+    /// Returns the definitions in these files. If the name of a definition cannot be read, the function `unnamed`
+    /// provides its ID. If `unnamed` returns `None` for such a definition, the definition is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -128,7 +128,7 @@ impl Reads {
     }
 }
 
-/// Two caches always count as equal, so that sets are equal if their texts are.
+/// The cache does not matter when sets are compared: two sets are equal if their texts are equal.
 impl PartialEq for Reads {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -90,7 +90,7 @@ impl fmt::Display for BadDefinition {
     }
 }
 
-/// The definitions of a set after those that cannot be used were set aside.
+/// A set of definitions that was divided into usable and unusable definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// The valid definitions.
@@ -103,18 +103,18 @@ pub struct Usable {
 }
 
 impl DefinitionSet {
-    /// Sets aside the entries that cannot be used. Files are never set aside here: [`chains`](Self::chains) reports the
-    /// mistakes in them.
+    /// Divides the set into usable and unusable definitions. An entry is unusable, for example, if it has a mistake.
+    /// Mistakes in files are not considered here: [`chains`](Self::chains) reports them.
     ///
-    /// `in_force` are the texts that are live now. If two definitions conflict, the one that is in force stays. If
-    /// neither is in force, the one whose path sorts first stays, so that all replicas decide alike.
+    /// `in_force` are the texts that are live now. If two definitions conflict, the one that is live now stays. If
+    /// neither is live, the one whose path sorts first stays, so that all replicas make the same choice.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets entries aside like [`usable`](Self::usable). In addition, sets an entry aside if `mistakes_of` finds a
-    /// mistake in the chain that the entry defines.
+    /// Divides the set like [`usable`](Self::usable), but also checks the chain that each entry defines with the
+    /// function `mistakes_of`. If this function returns a mistake, the entry is unusable.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -124,7 +124,8 @@ impl DefinitionSet {
     ) -> Usable {
         let (files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
-        // Files are read before entries, so that in a conflict between both, the entry is set aside.
+        // The definitions in files are added before the entries. If a file and an entry conflict, the conflict is found
+        // when the entry is added, so the entry is set aside, not the file.
         if !entries.is_empty() {
             for file in &files {
                 let read = self.reads.file(file);
@@ -199,8 +200,8 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Some entries depend on another definition, such as a binding on its policy. Rejects each of these entries whose
-    /// other definition is missing or contradicts the entry.
+    /// Rejects every entry that depends on a definition which is missing or contradicts the entry. For example, a
+    /// binding is rejected if its policy does not exist.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -302,8 +303,8 @@ impl Usable {
     }
 
     /// Sets aside a [new](Self::is_new) definition that is valid, but cannot be used, for example because its module
-    /// does not compile. The previous version of the definition is served instead, if there is one. A previous version
-    /// of an entry is served only if `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
+    /// does not compile. If an older version of the definition is live, it is served instead. If the definition is an
+    /// entry of a store, this also requires that `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
         path: &Path,
@@ -340,8 +341,8 @@ impl Usable {
             },
             is_transient,
         });
-        // Other entries may depend on the definition that has been set aside, as a constraint depends on its template.
-        // They are set aside too.
+        // Another entry may depend on the entry that was just set aside. For example, a constraint cannot be used
+        // without its template. Such an entry is set aside too.
         let unbound = by_file(&self.served().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));

@@ -125,8 +125,8 @@ impl FileStore {
                     Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
-                // The state of the files is recorded first. If a file changes while its text is read, its state then
-                // differs from the recorded one.
+                // The state of the files is recorded before their texts are read. If a file changes in between, the
+                // next comparison with the recorded state finds this change.
                 let seen = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
@@ -245,8 +245,8 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// The files that were last read without mistakes, and their definitions. If the definitions of a later read enforce
-/// less than these, one of the files may be half-written.
+/// The files that were last read without mistakes, and their definitions. Later reads are compared with them: if a
+/// later read enforces less, for example because a rule is missing, one of the files may be half-written.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,

@@ -185,8 +185,8 @@ impl FileListing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // A link may have been swapped after the files were listed. Then this is not the file that was listed,
-                // so the read is given up.
+                // A symbolic link may have got another target after the files were listed. The file at this path is
+                // then not the listed one, so the read is given up.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {

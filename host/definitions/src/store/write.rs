@@ -39,7 +39,8 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Undoes these changes. A file without the new text of its change stays as it is.
+/// Undoes these changes. If a file no longer has the text that its change has written, because somebody else has
+/// changed it since, it stays as it is.
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
@@ -134,7 +135,8 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
         if (drafted.uid(), drafted.gid()) != (existing.uid(), existing.gid()) {
-            // Only root can set the owner. If the process runs as another user, the file then belongs to that user.
+            // Only root can give a file to another user. Without root, this fails, and the new file belongs to the user
+            // who runs this process.
             let _ = chown(draft.path(), Some(existing.uid()), Some(existing.gid()));
         }
         draft.as_file().set_permissions(existing.permissions())?;

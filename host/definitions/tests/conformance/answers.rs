@@ -107,7 +107,7 @@ impl RecordedAnswer {
     }
 }
 
-/// The fields of `metadata` that are missing in the recorded objects.
+/// The fields of `metadata` that every object in the cluster has, but that the recorded objects lack.
 const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
 fn parsed(text: &str) -> Value {

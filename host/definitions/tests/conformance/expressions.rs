@@ -38,7 +38,8 @@ fn policy(name: &str, validation: &Value) -> [Value; 2] {
     ]
 }
 
-/// Returns the object with which kube-apiserver evaluated the expressions when they were recorded.
+/// Returns the object that kube-apiserver had when the expressions were recorded. For the expressions that begin with
+/// `dyn(object).`, it had another label. `is_shown` selects the object with this label.
 fn object(is_shown: bool) -> Object {
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},

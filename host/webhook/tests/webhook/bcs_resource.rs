@@ -37,8 +37,8 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
     }
 }
 
-/// Rows that begin with "safe" expect a failure, although the BCS driver would store the response as the object. All
-/// other rows expect the outcome of the BCS driver.
+/// Each row expects the outcome of the BCS driver, unless its name begins with "safe". In the "safe" rows, the BCS
+/// driver would store the response as the object, but here the call must fail.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     use FailureKind::{BadStatus, InvalidResponse};

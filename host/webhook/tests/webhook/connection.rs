@@ -51,8 +51,8 @@ async fn connections_to_a_webhook_server_are_reused() {
         assert!(replaces(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // Webhooks share connections only if they trust the same CAs. This one trusts an additional CA, so it needs its
-        // own connection.
+        // Webhooks share connections only if they trust the same CAs. The webhook `wider` trusts one more CA than the
+        // webhooks above, so it opens its own connection.
         let wider = WebhookConfig {
             ca_bundle: Some(vec![
                 authority.certificate(),
@@ -101,7 +101,8 @@ async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
     }
 }
 
-/// Opens a port on which nothing is ever sent. Returns its listener, and clients that connect to it.
+/// Opens a port on which nothing is ever sent. Returns the listener of the port, and clients that connect to this port
+/// whenever they call the host `BCS_HOST`.
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -118,8 +119,8 @@ async fn a_dropped_call_ends_its_connection_attempt() {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
         accepted = listener.accept() => accepted.unwrap().0,
     };
-    // When the call was dropped, the client closed its connection. It had sent at most a ClientHello, the first message
-    // of TLS, so there is little to read.
+    // The client has closed the connection because the call was dropped, so the stream ends. Before that, the client
+    // has sent at most a ClientHello, the first message of TLS.
     let mut hello = Vec::new();
     stream.read_to_end(&mut hello).await.unwrap();
 }

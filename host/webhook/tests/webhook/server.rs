@@ -154,7 +154,7 @@ impl ConnectionServer {
             body,
         };
         let answer = (self.handler)(&seen);
-        // This fails if the test has ended and has dropped the receiver.
+        // Sending fails if the test has already ended, and has dropped the receiver. The failure is ignored.
         let _ = self.arrivals.send(seen);
         match answer {
             Some(answer) => Ok(answer),

@@ -136,8 +136,8 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     };
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
-    // This webhook does not trust the CA of the server. Therefore it refuses the server, although it accepts short
-    // keys.
+    // This webhook trusts a CA that has not signed the server's certificate. It accepts short keys, but must refuse
+    // this server nevertheless.
     let other = WebhookAuthority::new().certificate();
     let webhook = Webhook::new(trusting(other), &lenient).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
@@ -180,7 +180,8 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
     }
 }
 
-/// A client of TLS 1.3 finishes its handshake before the server reports that the client certificate is missing.
+/// The server requires a client certificate, and the client has none. In TLS 1.3, the client finishes its handshake
+/// before the server reports this.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = WebhookAuthority::new();

@@ -34,7 +34,8 @@ impl<'a> Node<'a> {
         read_each(&self.list()?, read)
     }
 
-    /// Reads a list like [`list_of`](Self::list_of). An empty list is a mistake with this fix.
+    /// Reads a list like [`list_of`](Self::list_of). In addition, an empty list is a mistake, and `fix` tells what to
+    /// write instead.
     pub fn filled_list_of<T>(&self, fix: &str, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.filled_list(fix)?, read)
     }

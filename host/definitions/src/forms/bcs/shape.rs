@@ -18,7 +18,7 @@ pub(super) struct ShapeField {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
-    /// The driver leaves the field out of its responses if the field is unset or empty.
+    /// If the field is unset or empty, the driver's responses do not contain it.
     Omitted,
     Null,
     Empty,

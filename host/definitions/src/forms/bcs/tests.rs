@@ -173,7 +173,8 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// Finds every object, at any depth, that has all keys of `members`, and replaces its values of these keys.
+/// Searches `value` for objects, at any depth, that have all keys of `members`. Gives these keys the values that they
+/// have in `members`.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
@@ -185,7 +186,7 @@ fn put(value: &mut Value, members: &Map<String, Value>) {
     }
 }
 
-/// Reads a definition whose line 6 is this hook.
+/// Reads a BCS definition with one hook. `hook` is the text of this hook, which is put on line 6.
 fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
     let text = format!(
         "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: d, name: w }}\n\

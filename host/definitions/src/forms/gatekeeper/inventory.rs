@@ -7,8 +7,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // A reference is `inventory.cluster[version][kind]` or `inventory.namespace[namespace][version][kind]`. All
-        // segments before the kind are skipped.
+        // A reference is `inventory.cluster[version][kind]` or `inventory.namespace[namespace][version][kind]`. Only
+        // the kind is needed, so the one or two segments between the scope and the kind are skipped.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,

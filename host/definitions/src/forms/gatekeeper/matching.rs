@@ -12,7 +12,8 @@ use crate::{
     selectors::{self, LabelSyntax},
 };
 
-/// The resources for whose requests Gatekeeper's webhook is called.
+/// The resources in the rules of Gatekeeper's webhook configuration. In such a rule, `*` does not include subresources,
+/// so the subresources are listed as well.
 const RESOURCES: [&str; 16] = [
     "*",
     "pods/ephemeralcontainers",

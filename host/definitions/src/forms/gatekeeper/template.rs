@@ -275,8 +275,9 @@ impl RegoCode {
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // A constraint with the action `dryrun` must not refuse requests. Its plugin may return denials
-            // nevertheless, because the stage has the mode `Audit`, in which a denial is only recorded.
+            // The plugin of a constraint with the action `dryrun` gets the action `deny`, although such a constraint
+            // must not refuse requests. This is harmless: its stage has the mode `Audit`, in which a denial is only
+            // recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

@@ -66,7 +66,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     })
 }
 
-/// Returns the kind and resource that a POST to the path creates; `None` for a single object or a subresource.
+/// Returns the kind and resource of the objects that a POST to this path creates. Returns `None` for the path of a
+/// single object, which ends in `{name}`, and for the path of a subresource.
 fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {

@@ -24,8 +24,8 @@ const WEBHOOK: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns a webhook configuration with a change of its webhook: each line `field: value` adds or replaces a field. A
-/// change that begins with `- ` is added to the configuration as a second webhook instead.
+/// Returns a webhook configuration with one webhook, which is changed by `change`: each line `field: value` of it adds
+/// or replaces a field. However, if `change` begins with `- `, it is added as a second webhook.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
     let (of_first, second) = if change.starts_with("- ") {
         ("", change)

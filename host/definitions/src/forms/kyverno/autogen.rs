@@ -31,9 +31,9 @@ pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the places where resources that create Pods have their Pod template. A policy for Pods is extended to these
-/// resources, so each place comes with constraints that match them. `controllers` lists the names of the resources,
-/// such as `deployments`; `None` stands for all resources that create Pods.
+/// A policy for Pods is extended to resources that create Pods, such as Deployments. Returns the places where these
+/// resources have their Pod template, each with the constraints that match the resources. `controllers` lists the names
+/// of the resources, such as `deployments`; `None` stands for all resources that create Pods.
 pub(super) fn placements(
     constraints: &MatchConstraints,
     controllers: Option<&[String]>,

@@ -66,8 +66,9 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
-        // The same expressions are read again for each place of a Pod template. Mistakes in them have already been
-        // reported in the first reading above.
+        // The policy is read again for each place of a Pod template, because its expressions are rewritten for this
+        // place. If the first reading has found mistakes in the policy, they are already reported, so it is not read
+        // again.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, placement);

@@ -1,7 +1,7 @@
 //! Writes chains in the native form.
 //!
-//! Properties of a chain that native chains cannot express are left out. To find out which, the caller reads the result
-//! and compares the two chains.
+//! A native chain cannot express every property of other chains. A property that it cannot express is left out without
+//! a message. The caller reads the written chain, and compares it with the original to find such properties.
 
 use std::time::Duration;
 

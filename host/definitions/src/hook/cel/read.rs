@@ -21,7 +21,7 @@ const MOST: usize = 64;
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
-    /// Rewrites each expression before it is compiled; `None` unless the policy is Kyverno's.
+    /// A function that rewrites the text of each expression before it is compiled. Only Kyverno's policies have one.
     rewrite: Option<&'r ExpressionRewrite<'r>>,
 }
 

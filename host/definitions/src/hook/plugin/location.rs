@@ -23,7 +23,8 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without settings inherits the settings of the stage's plugin, so the location is searched there.
+    // A candidate without `settings` inherits those of the stage's plugin. In this case, the setting is searched in the
+    // stage's plugin.
     let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()
@@ -72,8 +73,8 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let module = candidate
         .or_else(|| source("plugin"))
         .or_else(|| stage.child("spec")?.child("module"))
-        // The location may be that of a group's member, not of a stage. The module reference is in the field `source`
-        // of a member of a native group, and in the field `module` of a member of a Kubewarden group.
+        // `stage` may also be a member of a group. A member of a native group has its module reference in the field
+        // `source`, and a member of a Kubewarden group in the field `module`.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

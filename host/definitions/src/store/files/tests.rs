@@ -217,7 +217,8 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // The store accepts these changes at once: an added chain, a mistake, and a removal that it has made itself.
+    // The store accepts each of these changes at once: another program adds a chain, a file gets a mistake, the mistake
+    // is corrected, and the store itself removes a chain.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -267,8 +268,8 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Cuts the text off after `end`, and puts a comment line before it. Without the comment, the result would be a
-    /// beginning of the old text. The store treats any such text as truncated, whatever it contains.
+    /// Returns the text up to the end of the words `end`, after an added comment line. Without this line, the result
+    /// would be a beginning of the old text, and the store treats every beginning of the old text as truncated.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
@@ -289,11 +290,12 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
         (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
         (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
-        // The new text is only the beginning of the old text. The file may be truncated, so the store waits, even if
-        // the text is invalid.
+        // The new text is only a beginning of the old text, so the file may be half-written. The store waits before it
+        // accepts the file, even if the text is invalid.
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
-        // The new text is longer, or only has another module. Nothing has been cut off, so the file is complete.
+        // Something is added to the old text, or only the module is changed. Nothing is missing, so the store does not
+        // wait.
         (RULES_LAST, RULES_LAST.replace("s.wasm", "s_2.wasm"), false),
         (RULES_LAST, format!("{RULES_LAST}---\n{}", chain("b")), false),
         (
@@ -367,8 +369,8 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// The extension of a file tells whether it can contain definitions. The store does not wait for programs that write
-/// other files, such as logs.
+/// The store waits while a program writes a definition file. It does not wait for other files in the directory, such as
+/// logs, which it recognises by their extension.
 #[tokio::test]
 async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
     const PAUSE: Duration = Duration::from_millis(5);

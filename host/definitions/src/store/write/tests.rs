@@ -95,7 +95,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
         error.to_string()
     };
-    // The third change fails, because a directory has the path of its new file.
+    // The third change creates the file `chains/made.yaml`. It fails, because a directory has this path.
     fs::create_dir(place.path("chains/made.yaml")).unwrap();
     let message = error(&place.changes());
     let expected = format!(

@@ -61,7 +61,7 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     Some((kind?, schema))
 }
 
-/// Reports every unknown type in a schema: no parameter of a constraint could have this type.
+/// Reports each `type` in the schema that is not a known type, such as `strnig`.
 fn check_types(schema: &Node<'_>) {
     if let Some(named) = schema.child("type") {
         named.one_of("type", &TYPES);

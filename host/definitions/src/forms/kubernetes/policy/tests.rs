@@ -5,7 +5,8 @@ use admittance_conditions::MessageWording;
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
-/// The fields in the spec of a policy. In a document, each has its own line, and the first is on line 5.
+/// The fields in the `spec` of a policy. In the documents of the tests, each field is written on its own line, and the
+/// first one on line 5.
 const POLICY: [(&str, &str); 3] = [
     (
         "matchConstraints",
