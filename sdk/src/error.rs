@@ -48,7 +48,7 @@ pub enum Error {
     /// A value of the plugin cannot be serialized as JSON.
     #[error("the value for \"{pointer}\" cannot be serialized as JSON: {source}")]
     Write {
-        /// The path in the object at which the patch should have set the value.
+        /// The path in the object for which the value was meant.
         pointer: PointerBuf,
         /// The error that the serializer reported.
         source: serde_json::Error,

@@ -233,8 +233,8 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
         self.deserialize_map(visitor)
     }
 
-    /// Deserializes a newtype structure. `serde_json` reads its `RawValue` as one, under a private name that begins
-    /// with `$`.
+    /// Deserializes a newtype structure. `serde_json` defines its `RawValue` as a newtype structure too, with a name
+    /// that begins with `$`. Its value is the JSON text, which is not parsed.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -417,8 +417,8 @@ mod tests {
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
             let raw = |raw: RawText<'_>| raw.whole.map(ToString::to_string);
-            // Only documents that `serde_json` accepts are compared. This reader may accept more, because it does not
-            // notice mistakes in values that it skips.
+            // Documents that `serde_json` refuses are not compared. The reader of this crate may accept some of them,
+            // because it skips values that are not needed, and does not notice mistakes in them.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
             }

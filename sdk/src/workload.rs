@@ -57,7 +57,7 @@ pub struct Workload<'a> {
 pub struct PodTemplate<'a> {
     /// The path of the pod's annotations and labels: `/spec/template/metadata`.
     ///
-    /// A BCS object without metadata in its template uses its own metadata: `/metadata`.
+    /// The template may have no metadata in the API of BCS. The object's own metadata is used then: `/metadata`.
     pub metadata_path: PointerBuf,
     /// Whether the object has metadata at `metadata_path`.
     pub has_metadata: bool,
@@ -313,7 +313,8 @@ fn is_pod(request: &Request) -> bool {
     kind.group.is_empty() && kind.version == "v1" && kind.kind == "Pod"
 }
 
-/// Returns whether the object is of a kind for which the control plane itself defines containers.
+/// Returns whether the object's kind is built in and has containers, such as `Pod`, `Deployment` or the `application`
+/// of BCS. Custom resources with containers are not included.
 fn is_known(request: &Request) -> bool {
     let kind = request.kind();
     let name = kind.kind.as_str();

@@ -51,7 +51,8 @@ pub(crate) struct ModuleLayer {
 }
 
 impl ModuleLayer {
-    /// Finds the layer with the module: the only module, or else the last layer of an image.
+    /// Finds the layer that contains the module. In an artifact, this is the only layer that is a module. In an image,
+    /// it is the last layer, an archive with the module in it.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }

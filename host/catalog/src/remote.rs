@@ -139,7 +139,8 @@ impl Fetch<'_> {
         {
             return Ok(found.clone());
         }
-        // Without boxes, these large futures would enlarge every future that contains them.
+        // The futures of the first two branches are large. Boxes keep them from enlarging every future that awaits this
+        // one.
         match self.reference {
             ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
             ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,

@@ -36,7 +36,8 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Returns whether the program contains the stock plugin of the reference, even if a file at its path takes precedence.
+/// Returns whether the program contains the stock plugin that the reference names. It does not matter here whether
+/// there is a file at the path of the reference, which takes precedence over the stock plugin.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()
@@ -123,7 +124,8 @@ mod tests {
         }
     }
 
-    /// Only a build with the feature `stock`, such as `cargo task release` makes, contains plugins to decompress.
+    /// Plugins are embedded only in builds with the feature `stock`, such as those of `cargo task release`. Other
+    /// builds have nothing to test here.
     #[cfg(feature = "stock")]
     #[test]
     fn every_embedded_module_can_be_decompressed() {

@@ -60,7 +60,8 @@ pub(crate) enum StoreEntryKind {
     Compiled,
     /// Resolutions of references. An entry is named by the reference's digest, and begins with a digest of its content.
     Resolution,
-    /// Signatures of modules. An entry is named by reference and module, and begins with a digest of its content.
+    /// Signatures of modules. The name of an entry is derived from the reference and the module's digest. The entry
+    /// begins with a digest of its content.
     Signature,
     Partial,
     Temporary,
@@ -238,8 +239,9 @@ impl Store {
         )
     }
 
-    /// Writes an entry to a temporary file, and renames the file. Files of killed programs are not locked, so that
-    /// another program can recognise and remove them.
+    /// Writes an entry to a temporary file, and then renames the file. The temporary file is locked while it is
+    /// written. If the program is killed, the lock is gone, so another program can see that the file was left over, and
+    /// remove it.
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {

@@ -49,7 +49,8 @@ pub struct Config {
     /// resources of Kubernetes, or if they are BCS drivers with definitions in ZooKeeper; otherwise, each replica as
     /// soon as it is ready.
     pub replicas: Option<SwitchMode>,
-    /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
+    /// The name of the Lease that the leader of the replicas holds. Default: the name that one of the `definitions`
+    /// gives, or else the name of the webhook configurations, or else the default of `KubernetesResources`.
     pub lease: Option<String>,
     /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
@@ -251,8 +252,8 @@ pub struct Limits {
     pub streams: usize,
     /// The time after which a watch or a tunnel without traffic is closed. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows if each
-    /// connection also needs a descriptor for the upstream.
+    /// The maximum number of client connections. Each of them may need two file descriptors, one for the client and one
+    /// for the upstream. Default: as many as the limit on file descriptors allows.
     pub connections: Option<usize>,
     /// The timeout for all chains that a request passes through, together. Default: 10 s.
     pub request_timeout: Duration,

@@ -124,7 +124,8 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // The webhook configurations have a name that no other installation uses.
+        // The Lease gets the name of the webhook configurations. No other installation has webhook configurations with
+        // this name, so no other installation uses the Lease.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let configured = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = configured.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());

@@ -278,7 +278,8 @@ pub(crate) fn read(fields: &mut Fields<'_>, sections: SectionContext<'_>) -> Opt
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
     let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {
-        // If `dialect` is invalid, the sections that depend on it are read only to report their mistakes.
+        // The sections `registration` and `upstream` depend on the dialect, which is invalid here. They are read
+        // nevertheless, so that the mistakes in them are reported too.
         fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         upstream_section(fields, sections);
         return None;

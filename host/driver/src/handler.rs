@@ -194,8 +194,8 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The transfer of the body stalled. The front end only knows that the body ended early, so its answer
-                // is dropped, and the client gets one that names the stall.
+                // The transfer of the body stalled. The front end only noticed that the body ended early, and its
+                // answer says so. The client gets another answer instead, which names the stall.
                 Some(stall) => stall,
             }
         };

@@ -91,8 +91,8 @@ struct UnreadableItems {
 }
 
 impl UpstreamLists {
-    /// Opens the configured lists; returns `None` if there are none. `page` is the number of items per request, and
-    /// `per_second` the maximum number of requests per second.
+    /// Opens the lists of objects that are configured under `lists`; returns `None` if there are none. Each request
+    /// asks for `page` items, and at most `per_second` requests are sent in a second.
     pub fn open(
         config: &Config,
         ensembles: &Ensembles,

@@ -69,7 +69,7 @@ pub struct DriverStatus {
     /// The leader of the replicas in the cluster; absent unless a leader has work to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
-    /// The live and the prepared table of each replica; absent unless replicas go live together.
+    /// The tables that each replica serves and has prepared; absent unless the replicas go live together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasStatus>,
     /// The certificates that the driver itself presents.

@@ -26,9 +26,9 @@ pub struct SandboxConfig {
     pub compile_memory: u64,
     /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The maximum wall-clock time of one compilation, without its time in the queue. The limit only matters for a
-    /// [`compiler`](Self::compiler) process that hangs, because `compile_time` ends all other processes earlier. So it
-    /// can be long, and a large module does not fail on a busy machine. Default 1 h.
+    /// The maximum wall-clock time of one compilation, without its time in the queue. Usually `compile_time` ends a
+    /// compilation earlier. This limit only matters if a [`compiler`](Self::compiler) process hangs without using any
+    /// processor time. So the limit can be long, and a large module does not fail on a busy machine. Default 1 h.
     pub prepare_timeout: Duration,
     /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
     /// s.

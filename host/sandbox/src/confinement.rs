@@ -28,7 +28,8 @@ mod filters {
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // The second filter refuses `clone3` with `ENOSYS`. So this first filter has to allow it.
+        // A separate filter, which `apply` installs, refuses `clone3` with `ENOSYS`. It is allowed in this list,
+        // because otherwise it would fail with `EPERM`.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -115,14 +116,16 @@ mod tests {
 
     use super::*;
 
-    /// The environment variable of the child process in which the test runs, because a process stays confined.
+    /// The environment variable that is set in a child process. The test confines only this child process, because a
+    /// confined process cannot be freed again, and other tests run in the parent process.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
     const NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
 
     #[test]
     fn a_confined_process_cannot_open_files_or_sockets() {
         if std::env::var_os(CHILD).is_some() {
-            // The test harness would write files, which the confined process cannot do, so the process exits here.
+            // The test harness writes files when a test ends, which a confined process cannot do. So the process exits
+            // before the test ends.
             process::exit(if confined() { 0 } else { 1 });
         }
         let child = Command::new(std::env::current_exe().unwrap())

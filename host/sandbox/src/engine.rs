@@ -19,7 +19,8 @@ use crate::{
     store::CallState,
 };
 
-/// The ticker sleeps after this many ticks without a running call, until the next call. A tick is 1 ms.
+/// The number of ticks after which the ticker thread goes to sleep if no call is running. The next call wakes it. A
+/// tick is 1 ms.
 const IDLE_TICKS: u32 = 200;
 
 /// The pool's reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
@@ -38,7 +39,8 @@ pub(crate) mod per_call {
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// The number of bytes of each of a slot's memories, and of each of its tables, that stay in memory for the next call.
+/// A slot keeps this many bytes of each memory (the first number) and of each table (the second number) resident when a
+/// call ends. The next call in the slot uses them again.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The maximum number of concurrent preparations, which have slots of their own.
@@ -160,7 +162,8 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .max_tables_per_module(per_call::TABLES)
         .max_memories_per_module(per_call::MEMORIES)
         .table_elements(per_call::TABLE_ELEMENTS)
-        // A memory may be one page larger than a plugin's limit, because snapshotting adds a page.
+        // The pool allows one page more than a plugin's limit on memory, because a snapshot has one page more than the
+        // plugin.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
         // A slot keeps its memory pages when a call ends. If the next call is of the same plugin, the pages only have
         // to be reset, and need not be mapped again.

@@ -9,7 +9,8 @@ use crate::store::{CallState, Violation};
 
 const STDERR_TAIL: usize = 500;
 
-/// wasmtime's error for a guest that passes too much to the host. Its type is private, so a test checks this text.
+/// The text of wasmtime's error for a guest that passes too much data to the host. The type of the error is private, so
+/// only this text identifies the error. A test checks that wasmtime still uses it.
 const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
 
 pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
@@ -72,7 +73,8 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
             }
             words => format!("the plugin panicked or aborted{words}"),
         },
-        // Toolchains put the stack at the start of the memory, so a stack that overflows leaves the memory's bounds.
+        // Toolchains put the stack at the start of the memory, and it grows towards address 0. A stack that overflows
+        // goes below that address, which is out of bounds.
         Trap::MemoryOutOfBounds => format!(
             "the plugin accessed memory out of bounds, possibly by a stack overflow{}",
             stderr_tail(state)

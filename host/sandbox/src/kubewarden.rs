@@ -111,8 +111,8 @@ pub(crate) fn link(
 
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // Each import of WASI is first defined as a function that fails the call. The functions that this host provides are
-    // defined after that, and replace it.
+    // Each import of WASI is first defined as a function that fails the call. If this host provides the function, it is
+    // then defined a second time, and the second definition counts.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {

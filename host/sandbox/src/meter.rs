@@ -57,7 +57,8 @@ impl CallMeter {
 }
 
 impl MeasuredCost<'_> {
-    /// Adds a call to the meter. `return_memory` must return the memory of the call's instance.
+    /// Adds a call to the meter. The caller passes the code that gives the memory of the call's instance back,
+    /// `return_memory`, so that the time for this is measured too.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();

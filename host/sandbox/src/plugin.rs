@@ -23,7 +23,7 @@ use crate::{
     store::{CallState, StoreParameters},
 };
 
-/// The number of characters of an error returned by a plugin that the message of the failure quotes.
+/// The maximum number of characters that the message of a failure quotes from an error that the plugin returned.
 const OWN_ERROR: usize = 2000;
 
 /// A configured plugin that is ready for calls. Each call runs in a new instance. Cheap to clone.
@@ -249,7 +249,8 @@ impl Hook for Plugin {
     }
 }
 
-/// The permits of one call. A call of a stage in mode `Audit` needs the second permit, of which there are fewer.
+/// The permits that a call holds while it runs. The first one is for its slot. A call of a stage in mode `Audit` also
+/// holds a second one, and there are fewer of these than slots.
 type CallSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {

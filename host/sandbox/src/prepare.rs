@@ -161,9 +161,9 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
 fn component(sandbox: &Inner, code: &NativeCode) -> Result<Component, Error> {
     let engine = &sandbox.engine;
     let loaded = match code {
-        // SAFETY: see `Code`.
+        // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::Memory(bytes) => unsafe { Component::deserialize(engine, bytes) },
-        // SAFETY: see `Code`.
+        // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::File(path) => unsafe { Component::deserialize_file(engine, path) },
     };
     loaded.map_err(|error| Error::Artifact(chain(&error)))
@@ -176,9 +176,9 @@ fn component(sandbox: &Inner, code: &NativeCode) -> Result<Component, Error> {
 fn core_module(sandbox: &Inner, code: &NativeCode) -> Result<Module, Error> {
     let engine = &sandbox.engine;
     let loaded = match code {
-        // SAFETY: see `Code`.
+        // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::Memory(bytes) => unsafe { Module::deserialize(engine, bytes) },
-        // SAFETY: see `Code`.
+        // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::File(path) => unsafe { Module::deserialize_file(engine, path) },
     };
     loaded.map_err(|error| Error::Artifact(chain(&error)))
@@ -375,8 +375,8 @@ impl PolicyPreparation {
         Ok(Prepared { header, code })
     }
 
-    /// Compiles a snapshot and calls `describe` in it. Some plugins have start-up code that must run only once in the
-    /// same memory. It runs again in the snapshot, so the call fails.
+    /// Compiles a snapshot and tests it with a call of `describe`. In a snapshot, the plugin's start-up code runs a
+    /// second time in the same memory. Some plugins do not allow this, and the call fails.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,

@@ -134,7 +134,8 @@ pub(crate) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// Returns the content of a memory, or an empty slice if all memories together exceed the limit.
+    /// Returns the content of a memory for the snapshot. If the memory does not fit into the limit together with those
+    /// before it, returns an empty slice instead.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let is_copied = self.is_copied.get(name).copied().unwrap_or_else(|| {
             let pages = memory
@@ -222,8 +223,8 @@ impl<'a> WrapperComponent<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// Creates the component again, with `parts` in place of its nested components. If `give_access` is set, its
-    /// exports give access to the memories and globals of the parts.
+    /// Encodes the component again, with its nested components replaced by `parts`, in the same order. If `give_access`
+    /// is set, the component also exports the memories and globals of these parts.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());

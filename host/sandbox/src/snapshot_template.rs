@@ -180,7 +180,8 @@ impl<'a> DataPart<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // All active segments become one segment. A passive segment keeps its index only if it precedes them.
+                // All active segments become one segment, so the indices of the segments behind them change. A passive
+                // segment keeps its index only if it is in front of all active segments.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;

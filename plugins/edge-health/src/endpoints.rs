@@ -66,8 +66,8 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in reachable.into_iter().enumerate() {
-        // Each move takes an address out of the list. So the index of this address is smaller by the number of earlier
-        // moves.
+        // Each earlier move took an address out of the list, so that the addresses behind it moved up by one. After
+        // `moved` moves, the address that was at `at` is at `at - moved`.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

@@ -62,8 +62,8 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> 
         }
         let at = pointer!["endpoints", index, "conditions"];
         patch.replace(at.with_trailing_token("ready"), &true)?;
-        // The endpoint becomes ready, and is not terminating. Kubernetes requires that such an endpoint is also
-        // serving.
+        // The endpoint becomes ready. In Kubernetes, a ready endpoint that is not terminating is always serving too, so
+        // this condition is corrected as well.
         if conditions.serving == Some(false) {
             patch.replace(at.with_trailing_token("serving"), &true)?;
         }

@@ -105,7 +105,8 @@ fn wrong_settings_are_reported() {
     }
 }
 
-/// A request that needs a node fails if there is no control plane.
+/// If a request cannot be decided without reading a node, it fails here, because there is no control plane. All other
+/// requests succeed.
 #[test]
 fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

@@ -128,7 +128,7 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call makes the heap as large as later calls need it.
+        // This call makes the heap grow to the size that later calls need. They start with a copy of this heap.
         let _ = self.admit(sample);
     }
 }
@@ -166,8 +166,8 @@ impl ImagePolicy {
             None => self.broken(&written),
             Some(text) => match Reference::parse(text) {
                 Ok(reference) => self.broken(&reference),
-                // The prefix and the rest of the reference are valid. So if the rewritten reference is invalid, it is
-                // too long.
+                // The rewritten reference consists of a valid prefix and the rest of a valid reference. So the only
+                // possible mistake is that it is too long.
                 Err(why) => Some(format!(
                     "cannot be used: {why}; shorten the name, or change `rewrites`"
                 )),

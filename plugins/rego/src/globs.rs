@@ -24,7 +24,8 @@ impl GlobPart {
     }
 }
 
-/// Returns `None` if a glob is invalid, or both are very long.
+/// Returns whether any text matches both globs; `None` if one of them is invalid, or if they are too long to be
+/// compared.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {

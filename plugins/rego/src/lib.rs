@@ -167,7 +167,8 @@ impl Rego {
             )?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
-        // Only policies of OPA find the AdmissionReview in `input.request`, and not templates of Gatekeeper.
+        // Only policies with an entry point, as OPA runs them, find the AdmissionReview in `input.request`. Gatekeeper
+        // does not provide it there for its templates, which have constraints.
         if self.constraints.is_empty() {
             set(&mut input, [("request", review)])?;
         }

@@ -93,8 +93,8 @@ impl RememberedFunctions {
     }
 }
 
-/// Returns the name of the extension that replaces the calls of a function. A rule in the second engine, which
-/// evaluates the function, has the same name.
+/// Returns the name of the extension that a policy calls in place of a function, in order to use its cached results.
+/// The second engine, which evaluates the function, has a rule with the same name.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }

@@ -12,7 +12,8 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The objects are JSON text, which is inserted as it is.
+    // The closing brace is removed, so that the objects can be appended. They are JSON text already, and are not
+    // parsed.
     head.pop();
     for (name, document) in [("object", object), ("oldObject", old_object)] {
         head.push_str(",\"");

@@ -21,11 +21,11 @@ pub struct Settings {
     /// `msg`; then each element denies the request. It can also be an object like the response of an AdmissionReview. A
     /// rule with the name `allow` is a boolean.
     pub entrypoint: Option<String>,
-    /// The value of `input.parameters`, with an entry point.
+    /// The value of `input.parameters` for the rule at `entrypoint`. Constraints have parameters of their own.
     #[serde(default)]
     pub parameters: Map<String, Json>,
-    /// The constraints of a template of Gatekeeper, by name. They are used instead of an entry point. If there are
-    /// several, the environment variable `CONSTRAINT` of a stage selects the constraint for that stage.
+    /// The constraints, by name, if the policy is a Gatekeeper template. Such a policy has no entry point. If there are
+    /// several constraints, the environment variable `CONSTRAINT` of a stage selects the constraint for that stage.
     #[serde(default)]
     pub constraints: BTreeMap<String, Constraint>,
     /// The kinds of objects in `data.inventory`, such as `v1/Service`. Each must be granted in `allow.cluster`.
@@ -66,7 +66,7 @@ pub enum LanguageVersion {
     /// The syntax before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they
     /// set another version.
     V0,
-    /// Since OPA 1.0.
+    /// The syntax since OPA 1.0, with `if` and `contains`.
     #[default]
     V1,
 }

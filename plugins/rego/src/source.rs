@@ -104,8 +104,8 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // `data.inventory` gets another path. An import of it then needs `as inventory` to keep its name, unless
-            // the policy gives it a name already.
+            // `data.inventory` gets another path here. If a policy imports it without giving it a name, `as inventory`
+            // is added, so that the rest of the policy can still call it `inventory`.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));

@@ -95,8 +95,8 @@ impl Conventions {
         self.main.style == AnnotationStyle::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the annotation with which a workload opts in or out. If it has annotations of both conventions, the
-    /// configured convention takes precedence over that of kube-sidecar-injector.
+    /// Returns the annotation with which a workload opts in or out. A workload may have both the annotation of the
+    /// configured convention and that of kube-sidecar-injector. The configured one takes precedence then.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,

@@ -40,7 +40,8 @@ impl Injector {
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
-        // Names of containers and init containers, which must all differ. A volume may have the name of a container.
+        // The names of all containers and init containers, no two of which may be equal. Volumes are not included,
+        // because a volume may have the same name as a container.
         let mut taken = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()

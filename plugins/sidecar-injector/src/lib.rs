@@ -79,7 +79,7 @@ impl Plugin for SidecarInjector {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call makes the heap as large as later calls need it.
+        // This call makes the heap grow to the size that later calls need. They start with a copy of this heap.
         let _ = self.admit(sample);
     }
 }

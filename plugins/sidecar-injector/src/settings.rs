@@ -68,10 +68,10 @@ pub enum Convention {
     Both,
     /// The plugin uses only the annotations named by `annotation` and `statusAnnotation`.
     Admittance,
-    /// The plugin does what kube-sidecar-injector does since 2022. It injects no workload in `kube-system` and
-    /// `kube-public`. It injects no workload with the status `injected`, unless the mode is `always`. It injects all
-    /// other workloads except those that opt out with `sidecar-injector-webhook.morven.me/inject`, unless `mode` says
-    /// otherwise.
+    /// The plugin does what kube-sidecar-injector does since 2022: it injects every workload, with some exceptions. It
+    /// injects no workload in `kube-system` and `kube-public`. It injects a workload with the status `injected` only if
+    /// the mode is `always`. By default, it also leaves out workloads that opt out with the annotation
+    /// `sidecar-injector-webhook.morven.me/inject`; `mode` can change this.
     KubeSidecarInjector,
 }
 

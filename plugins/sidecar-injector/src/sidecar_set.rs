@@ -241,7 +241,8 @@ fn merge(
     patch.ensure_array(&path, present.is_some());
     let present = present.unwrap_or_default();
     let mut names: Vec<&str> = present.iter().map(|container| container.name.as_str()).collect();
-    // Other SidecarSets may have appended containers to the end of the list. This is the index of the first of them.
+    // The index of the first container that was appended by another SidecarSet. Such containers are at the end of the
+    // list. If there are none, this is the length of the list.
     let mut appended = present.len();
     while let Some(last) = appended.checked_sub(1).and_then(|last| present.get(last))
         && last.is_injected()?

@@ -104,7 +104,8 @@ impl Resources<'_> {
         self.limits.as_ref()?.0.get(resource)
     }
 
-    /// Returns the amount of a resource that is reserved for the container as it is written, such as `250m`.
+    /// Returns the amount of a resource that is reserved for the container, such as `250m`. The text is the same as in
+    /// the object.
     pub fn request(&self, resource: &str) -> Option<&str> {
         self.requests.as_ref()?.0.get(resource)
     }
@@ -273,7 +274,7 @@ pub struct Probe<'a> {
     /// The connection with which the container is probed.
     #[serde(borrow)]
     pub tcp_socket: Option<TcpProbe<'a>>,
-    /// The command with which the container is probed, and which runs in it.
+    /// The command with which the container is probed. It runs inside the container.
     #[serde(borrow)]
     pub exec: Option<ExecProbe<'a>>,
     /// The number of seconds before the first probe.

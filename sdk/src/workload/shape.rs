@@ -273,15 +273,15 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
     }
 }
 
-/// Returns whether Go's `encoding/json` matches `key` with the field `name`, which is ASCII.
+/// Returns whether Go's `encoding/json` takes `key` for the field `name`, which is ASCII. Go ignores the case of keys.
 fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // Two letters of Unicode equal an ASCII letter when case is ignored. They have up to three bytes, so `key` may be
-    // up to three times as long as `name`.
+    // Two letters outside of ASCII are equal to `s` and `k` if case is ignored. They have up to three bytes in UTF-8,
+    // so `key` may be up to three times as long as `name`.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key

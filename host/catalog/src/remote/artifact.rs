@@ -131,7 +131,8 @@ impl Fetch<'_> {
     }
 }
 
-/// Extracts the module from an archive; the inner error is its size, if that exceeds the limit.
+/// Extracts the module from an archive; returns `None` if the archive has none. If the module is larger than `limit`,
+/// the inner error is the size of the module.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(unpacked).entries()? {

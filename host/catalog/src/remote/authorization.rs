@@ -69,8 +69,8 @@ impl Repository<'_> {
             ));
         }
         let repository = self.artifact.repository();
-        // A push begins with a request that only asks whether a blob exists. The registry's challenge to this request
-        // names only the right to read, so this program names the right to push itself.
+        // The first request of a push only asks whether a blob exists, so the registry's challenge names only the right
+        // to pull. A push also needs the right to push, so this program adds it to the scope.
         let scope = match self.access {
             RegistryAccess::Pull => {
                 parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull"))

@@ -77,8 +77,9 @@ impl Partial {
             .store
             .sealed(StoreEntryKind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
-        // A crash of the machine can leave gaps in the file, which a validator (`ETag`) from before the crash does not
-        // reveal. So the validator is used only if the machine was not restarted since it was recorded.
+        // If the machine crashes, the file can have gaps. The validator (`ETag`) cannot reveal them, because it only
+        // identifies the version on the server. So a validator that was recorded before the last restart of the machine
+        // is not used.
         let validator = recorded.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())

@@ -91,7 +91,8 @@ impl Repository<'_> {
         self.unless_refused(response, &place).await
     }
 
-    /// Fetches the index of the referrers of this manifest. A registry without the referrers API has it under a tag.
+    /// Fetches the index of the artifacts that refer to this manifest, such as its signatures. If the registry has no
+    /// referrers API, the index is stored under a tag that contains the digest of the manifest.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
         let place = self.image_reference(&TagOrDigest::Digest(subject));
         let path = format!("referrers/{subject}");

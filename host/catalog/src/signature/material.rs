@@ -139,7 +139,8 @@ impl<'de> Deserialize<'de> for Blob {
 
 pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
-/// The suffixes of the names of a detached signature and of a bundle, which follow the module's file name or URL path.
+/// The suffixes of signatures: `.sig` for a detached signature, and `.sigstore.json` for a bundle. They are appended to
+/// the module's file name or to the path of its URL.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 
 /// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`. They may be next to the path of the
@@ -157,8 +158,8 @@ pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, Signa
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
-        // If the path of the reference is no symbolic link, the resolved path has the same files next to it. They need
-        // not be read a second time.
+        // Unless `path` is a symbolic link, `resolved` is the same file in the same directory. The signatures next to
+        // it have just been read then.
         if !path.is_symlink() {
             break;
         }

@@ -39,7 +39,8 @@ enum SourcePatterns {
     },
 }
 
-/// Matches a host or, if `is_under`, every host that has one label before `name`.
+/// Matches the host `name`. If `is_under` is set, it matches the hosts directly below `name` instead, such as
+/// `a.example.com` for `example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,

@@ -199,7 +199,8 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// The verifier reports an expired certificate as an invalid chain.
+/// Returns a refusal if the certificate was not valid at the time at which a log recorded the signature. sigstore's
+/// verifier reports such a certificate only as an invalid chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

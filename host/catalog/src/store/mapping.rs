@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-/// Network storage is not safe: when another program removes a file, a process that uses its pages is killed.
+/// Returns whether compiled code in this directory can be mapped into memory safely. Network storage is not safe: if
+/// another program removes a mapped file there, the process that has mapped it is killed.
 #[cfg(target_os = "linux")]
 pub(super) fn is_safe_in(directory: &Path) -> bool {
     use rustix::fs::{StatVfsMountFlags, statfs, statvfs};

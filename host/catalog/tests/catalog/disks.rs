@@ -14,7 +14,8 @@ use crate::{
 /// The environment variable that contains the mounted directory. It is set only when a test runs itself again.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// Returns the mounted directory, or runs the test again after these shell commands have mounted it.
+/// Returns the mounted directory if these shell commands have mounted it already. Otherwise runs the commands and then
+/// this test in a child process, and returns `None`.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());

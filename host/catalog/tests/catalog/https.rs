@@ -209,8 +209,8 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
         let received = site.received();
         let last = &received.last().unwrap().headers;
-        // The program buffers up to 256 KiB before it writes them to disk. These bytes are lost when the download
-        // breaks, so they are downloaded again.
+        // The program collects up to 256 KiB before it writes them to disk. If the download breaks, the bytes that are
+        // not on disk yet are lost. So the last request starts a bit before the place where the download broke.
         let start: usize = last["range"]
             .trim_matches(|c: char| !c.is_ascii_digit())
             .parse()

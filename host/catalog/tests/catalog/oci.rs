@@ -132,8 +132,8 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     }
 }
 
-/// The row `component` has the media type that `wash push` used to write. The rows with archives are images of the
-/// compat variant, as Istio and Envoy Gateway use them.
+/// The case `component` has the media type that earlier versions of `wash push` wrote. The cases with archives are
+/// images as Istio and Envoy Gateway use them, which are called the compat variant.
 #[tokio::test]
 async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let mut scene = CatalogScene::new();
@@ -274,7 +274,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// Set when the test runs itself again. Then `PATH` contains the credential helpers.
+/// Set in the child process in which the test runs again. The `PATH` of this process contains the credential helpers.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]

@@ -14,7 +14,8 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// The environment variable that contains the path of `docker-registry`. Without it, the program is searched in `PATH`.
+/// The environment variable that contains the path of the program `docker-registry`. If it is not set, the program is
+/// looked for in `PATH`.
 const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 
 /// A timeout that is not reached even on a busy machine.

@@ -50,7 +50,8 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Returns the Kubernetes dialect's name, because a gateway has chains only for requests to Kubernetes clusters.
+    /// Returns `kubernetes`. A gateway forwards requests to clusters of other kinds too, but its chains are only for
+    /// requests to Kubernetes clusters.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }

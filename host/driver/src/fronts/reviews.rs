@@ -72,7 +72,8 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // When a terminating Pod is removed from the endpoints of its Service, nodes learn of it with a delay.
+            // A node learns with a delay that a terminating Pod was removed from the endpoints of its Service, and
+            // sends it requests until then. So new connections are accepted for some seconds more.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

@@ -47,7 +47,7 @@ fn alone(driver: Arc<RunningDriver>) -> RunningDriver {
 #[tokio::test]
 async fn requests_in_flight_are_finished_before_the_driver_stops() {
     let (driver, flight) = in_flight(|setup| setup).await;
-    // A refused request leaves its connection open and idle.
+    // A refused request leaves its connection open and idle. The driver must close such a connection when it stops.
     let mut idle = driver.connect().await;
     write(&mut idle, "GET /mesosdriver/v4/x HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut idle, "\n}").await;

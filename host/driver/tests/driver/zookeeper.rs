@@ -124,8 +124,8 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
-    // The driver and the test observe ZooKeeper separately, and the driver may notice the change first. So the test
-    // waits until it has noticed the change too.
+    // The driver has noticed the change. The test has its own connection to ZooKeeper and may notice it later, so it
+    // waits here until its own list has a single member.
     count(&mut members, 1).await;
 
     let shown = driver.status().await;

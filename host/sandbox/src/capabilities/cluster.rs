@@ -17,7 +17,8 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// A byte of a label selector counts as this many searched bytes, because all objects are compared with it.
+/// The number of searched bytes that cause as much work as one byte of a label selector. A selector is compared with
+/// the labels of all objects.
 const LABELS: usize = 64;
 
 /// The number of searched bytes after which a search lets other work run on its thread.

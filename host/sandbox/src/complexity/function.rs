@@ -96,7 +96,7 @@ impl Totals {
 
 struct FunctionCost<'a> {
     types: &'a Types,
-    /// The number of values that a branch to each open block passes.
+    /// The open blocks. The number of each is the number of values that a branch to this block carries.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

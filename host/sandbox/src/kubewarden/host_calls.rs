@@ -31,7 +31,8 @@ const QUESTION: usize = 256 << 10;
 /// and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// If the stage does not grant the operation, the error fails the call of the policy.
+/// Answers a host call of a policy; returns false if the answer is an error message for the policy. If the stage does
+/// not grant the operation, this function fails, which ends the call of the policy.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;

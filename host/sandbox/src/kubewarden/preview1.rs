@@ -151,8 +151,8 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: PolicyGuest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // The status says that the stream, and files opened from it, may be used in every way. This is
-                // harmless, because a policy can open no files.
+                // All bits for the rights of the stream are set, and all bits for the rights of files that are opened
+                // from it. This is harmless, because a policy can open no files.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },

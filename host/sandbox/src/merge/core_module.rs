@@ -7,8 +7,9 @@ use super::{Item, Kind, PerKind};
 
 #[derive(Default)]
 pub(super) struct CoreModule<'a> {
-    /// The level of this module, which is the highest level among the items that it imports. Modules of different
-    /// levels are not merged with each other.
+    /// The level of this module. Modules of the first level import no host function that needs a memory of another
+    /// module; modules of each further level import functions that need a module of the previous level. Only modules of
+    /// the same level are merged.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,

@@ -73,8 +73,9 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // This function comes after a lifted function, and would be moved before items that it may
-                        // need. So the component is not merged.
+                        // A merge moves this function to an earlier place in the component, before the lifted function
+                        // that it follows. The function may need items from in between, so such a component is not
+                        // merged.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }

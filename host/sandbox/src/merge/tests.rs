@@ -23,7 +23,7 @@ enum Op {
     Log,
     Load,
     Store,
-    /// Uses the global that all libraries share.
+    /// Adds to the global variable that all libraries share.
     Shared,
     /// Uses a global that the library itself defines, and that no other library can use.
     Own,

@@ -243,7 +243,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
-    // A component in a component in a component cannot be snapshotted.
+    // A component that is nested in a nested component cannot be snapshotted.
     let prepared = sandbox()
         .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
         .await;

@@ -327,8 +327,8 @@ async fn opening_a_file_or_a_socket_fails() {
         .with_items(
             r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
         );
-    // This host does not provide the interface for files. But that interface uses a resource of the interface for
-    // streams, which the host provides.
+    // This host does not provide the interface `wasi:filesystem/types`. That interface uses a resource of the interface
+    // for streams, which the host does provide, so it is tested separately.
     let files = Guest::running("(drop (call $append (i32.const 0)))")
         .with_world("import wasi:filesystem/types@0.2.3;")
         .with_items(
@@ -363,7 +363,8 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // The guest denies with the value of the first variable in a `list<tuple<string, string>>`, or allows without one.
+    // If the guest gets any environment variables, it denies with the value of the first one as the message. Otherwise
+    // it allows.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then

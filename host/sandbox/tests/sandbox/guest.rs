@@ -233,7 +233,8 @@ impl GuestAnswer {
                 length(message),
             ]),
             Self::Warn(text) => {
-                // The list of warnings has one element, which is stored after the response.
+                // The list of warnings has a single element. It is stored directly after the response, at `ANSWER +
+                // 44`.
                 words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
                 let list = [texts, length(text)];
                 return words

@@ -29,7 +29,8 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     Sandbox::new(config).unwrap()
 }
 
-/// Tests share a subscriber, because tracing caches whether an event has subscribers.
+/// All tests share this subscriber. They cannot have one each, because `tracing` caches for all threads together
+/// whether any subscriber wants an event.
 static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
     let written = LogBuffer::default();
     let writer = written.clone();
@@ -63,7 +64,8 @@ pub(crate) fn log_lines() -> Vec<String> {
 pub(crate) fn config() -> PluginConfig {
     // The log is initialised here, because every test calls this function before it logs anything.
     LazyLock::force(&LOG);
-    // The machine may be busy, so calls get a lot of time. Tests that check a limit set that limit themselves.
+    // Calls get a lot of time, because the machine may be busy. A test that needs a shorter limit sets it in the
+    // configuration that this function returns.
     let limits = CallLimits {
         time: Duration::from_secs(30),
         ..CallLimits::default()

@@ -346,8 +346,8 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
 
 #[tokio::test]
 async fn a_snapshot_is_tested_before_it_is_used() {
-    // The guest's `configure` changes the field `mutates` of the description in its memory. So `describe` returns
-    // another description in the snapshot.
+    // The guest's `configure` overwrites the field `mutates` of the guest's own description, which is in its memory. So
+    // in the snapshot, `describe` returns something else than before.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox()

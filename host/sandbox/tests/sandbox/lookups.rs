@@ -164,7 +164,7 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
 
 const NAMESPACE: u32 = TEXT + 192;
 
-/// Returns the parameters that pass the namespace as an `option<string>`: tag, address and length.
+/// Returns the three arguments that encode the namespace as an `option<string>`: the tag, the address and the length.
 fn option(namespace: Option<&str>) -> String {
     let (is_some, length) = (u32::from(namespace.is_some()), namespace.map_or(0, str::len));
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")

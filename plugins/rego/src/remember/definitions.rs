@@ -25,7 +25,8 @@ pub(super) struct PureFunction {
 }
 
 impl PureFunction {
-    /// Combines two definitions of a function; returns `None` if they differ in module or number of arguments.
+    /// Combines two definitions of the same function, because Rego allows several. Returns `None` if the definitions
+    /// are in different modules, or have different numbers of arguments.
     fn and(mut self, other: Self) -> Option<Self> {
         let is_same = self.module == other.module && self.arity == other.arity;
         self.bodies += other.bodies;
@@ -164,7 +165,8 @@ impl PureFunctions {
 
 struct RulePaths {
     all: BTreeSet<String>,
-    /// The rules that are evaluated again each time they are read. Functions and constants are not among them.
+    /// The rules that the engine evaluates again each time a policy reads their value. Functions are not among them,
+    /// nor are constants, which have nothing to evaluate.
     evaluated: BTreeSet<String>,
 }
 

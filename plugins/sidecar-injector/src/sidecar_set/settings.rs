@@ -23,8 +23,8 @@ pub struct SidecarSet {
     /// Init containers, written like the containers. They are injected in the order of their names.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Map<String, Value>>,
-    /// Volumes, written as in a pod spec. Those that an injected container mounts, or has as a device, are added to the
-    /// Pod.
+    /// Volumes, written as in a pod spec. A volume is added to the Pod only if an injected container uses it, in
+    /// `volumeMounts` or in `volumeDevices`.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub volumes: Vec<Map<String, Value>>,
     /// Image pull secrets, written as in a pod spec.
@@ -68,7 +68,8 @@ pub(super) struct Sidecar {
     pub(super) shares_volumes: bool,
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<TransferEnv>,
-    /// The container as the SidecarSet defines it. Variables and mounts of a Pod are added to a copy.
+    /// The container as the SidecarSet defines it. When it is injected into a Pod, it is copied, and variables and
+    /// mounts of the Pod's own containers are added to the copy.
     pub(super) container: Map<String, Value>,
 }
 
@@ -189,7 +190,7 @@ impl<'a> ContainerReader<'a> {
         used.iter().filter_map(find).collect()
     }
 
-    /// Parses the containers of one list. `place` is the default of their `podInjectPolicy`.
+    /// Parses the containers of one list. `place` applies to the containers without a `podInjectPolicy`.
     pub(super) fn sidecars(
         &mut self,
         list: &str,

@@ -45,8 +45,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The configuration files of istio and of `Andrewmatilde/webhook-injector` have these lists too:
-            // `initContainers` and `imagePullSecrets`.
+            // The configuration files of istio and of `Andrewmatilde/webhook-injector` contain the lists
+            // `initContainers` and `imagePullSecrets` too.
             "with the lists of later ones",
             with(
                 sidecarconfig(),
@@ -54,7 +54,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // These containers are from the configuration files of `s1240zsw/centos-packet-agent`,
+            // The three containers are copied from the configuration files of `s1240zsw/centos-packet-agent`,
             // `apigee-remote-service-envoy` and `network-delay-sidecar`.
             "containers alone, with what else they have",
             json!({"containers": [

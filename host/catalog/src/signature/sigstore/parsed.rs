@@ -129,8 +129,8 @@ impl SignedContent<'_> {
                         actual,
                     })
                 }
-                // Only a SHA-256 digest is compared here. This is enough, because the signature covers the artifact
-                // itself, and is invalid for any other artifact.
+                // The declared digest is correct, or it is not a SHA-256 digest and is not compared. It need not be
+                // compared, because the signature covers the bytes of the artifact, and is invalid for any other bytes.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),

@@ -37,7 +37,7 @@ pub(super) fn sandbox(node: &Node<'_>) -> Option<SandboxConfig> {
     let mut config = SandboxConfig::default();
     let calls = readers::integer(1..=10_000);
     config.calls_in_flight = fields.get("callsInFlight", config.calls_in_flight, calls);
-    // The limits of a stage allow the same range of values for `memory`.
+    // A stage may set its own limit `memory`, which must be in the same range.
     config.memory_limit_max = fields.get("memory", config.memory_limit_max, readers::size(MIB..=4 * GIB));
     let memory = readers::size(64 * MIB..=64 * GIB);
     config.compile_memory = fields.get("compileMemory", config.compile_memory, memory);

@@ -435,8 +435,8 @@ fn requests_match_the_configured_routes() {
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
     let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
-    // A request that matches no route is forwarded if it only reads, such as a GET. If its method may change something,
-    // the request is refused, because `unmatched` is not set to allow it.
+    // None of these requests matches the route. A request that only reads, such as a GET, is forwarded nevertheless. A
+    // request that may change something is refused, which is the default of `unmatched`.
     for (method, path, passes) in [
         ("GET", "/b", true),
         ("PUT", "/b", false),

@@ -9,7 +9,8 @@ use crate::config::SectionContext;
 
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
-    /// The kind of upstream behind the driver. Default: schedulers if the servers are discovered, otherwise a driver.
+    /// The kind of servers to which this driver forwards requests: schedulers, or another driver. Default: schedulers
+    /// if the servers are discovered, otherwise another driver.
     pub(super) behind: Option<UpstreamKind>,
     pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,

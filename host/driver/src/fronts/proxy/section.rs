@@ -16,8 +16,8 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
     drop(fields);
-    // If reading the routes found mistakes, they were reported already. The further checks by the dialect need routes
-    // without mistakes, so they are left out.
+    // The mistakes that were found while the routes were read are reported already. The dialect can only check routes
+    // without mistakes, so its checks are left out.
     if node.mistake_count() > before {
         return None;
     }
@@ -74,7 +74,8 @@ fn route<'a>(node: &Node<'a>) -> Option<(RestRoute, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads `spellings`: JSON Pointers to keys whose spelling is normalized before chains look at a body.
+/// Reads `spellings`, a list of JSON Pointers to keys. Clients may spell these keys differently, such as `name` instead
+/// of `Name`, so the spelling is normalized before chains look at a body.
 fn spellings(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }

@@ -254,7 +254,8 @@ async fn pages_of_other_sites_cannot_use_the_console() {
             403,
             403,
         ),
-        // The user follows a link on another site. Real browsers do not even send the cookie with such a request.
+        // The user follows a link on another site. The test sends the cookie, but browsers leave it out of such a
+        // request.
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
             200,

@@ -374,7 +374,8 @@ async fn a_stage_can_be_disabled_without_a_history() {
     );
 }
 
-/// A rollback that is not in the history would not survive a restart.
+/// A rollback that is not in the history is forgotten at the next restart. So a rollback is refused if it cannot be
+/// written to the history.
 #[tokio::test]
 async fn a_rollback_that_cannot_be_recorded_is_refused() {
     let directory = TempDir::new().unwrap();

@@ -21,7 +21,8 @@ struct KubernetesScene {
 }
 
 impl KubernetesScene {
-    /// Starts a kube-apiserver that has one namespace, `there`, and gives this reply to all other requests.
+    /// Starts a kube-apiserver with a single readable namespace, `there`. Requests that are not about namespaces get
+    /// the given reply.
     async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
         let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
         let kept = received.clone();

@@ -23,7 +23,8 @@ async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let count = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        // The driver must send the whole body again with every attempt.
+        // The driver may send a request to several schedulers, one after the other. Each of them must get the whole
+        // body.
         let version: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(version["ID"], "a");
         match count.fetch_add(1, Ordering::Relaxed) {

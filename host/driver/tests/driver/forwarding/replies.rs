@@ -40,7 +40,7 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
                 .body(Body::from(sent.clone()))
                 .unwrap()
         };
-        // No scheduler becomes the master, so the driver waits for this timeout.
+        // No scheduler becomes the master here, so the driver gives up after `connect_timeout`.
         let scene = SchedulerScene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();

@@ -100,7 +100,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The gateway passes on the status of the service behind it, which is 404 here.
+    // The storage service, to which the gateway forwards this request, replies 404. The gateway passes this status on.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })

@@ -296,7 +296,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
 #[derive(Clone, Default)]
 struct UserManager {
     received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
-    /// The reply that the server gives instead of checking the token; `None` for a check.
+    /// If a status and a text are set here, every request gets them as the reply, and no token is checked.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 
@@ -380,8 +380,8 @@ async fn a_token_can_be_limited_to_namespaces() {
         ("GET", "/namespaces/m%69ne/applications", "", true),
         ("DELETE", "/namespaces/mine/deployments/a", "", true),
         ("POST", "/namespaces/mine/applications", &*mine, true),
-        // Drivers take the namespace from the body, and ignore the case of the key `metadata`. So the gateway checks
-        // the namespace in the body too.
+        // A driver uses the namespace in the body, and accepts the key `metadata` in any case, such as `Metadata`. So
+        // the gateway checks not only the namespace in the path, but also the one in the body.
         ("POST", "/namespaces/mine/applications", &theirs, false),
         (
             "POST",

@@ -178,8 +178,8 @@ async fn host_calls_are_answered_only_if_granted() {
             &granted,
             Err((FailureKind::Error, "the request cannot be read")),
         ),
-        // The policy returns the host's answer as its own response. The answer is not a valid verdict, so the call of
-        // the policy fails.
+        // This policy looks up a host name, and returns the host's answer as its verdict. The answer is not a valid
+        // verdict, so the call of the policy fails.
         (
             look_up("localhost"),
             &granted,
@@ -193,8 +193,8 @@ async fn host_calls_are_answered_only_if_granted() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
-        // The policy returns the host's answer as its own response. The manifest of the simulated registry has the form
-        // of a verdict, so the call of the policy succeeds.
+        // This policy reads a manifest, and returns it as its verdict. The simulated registry returns a manifest with
+        // the fields of a verdict, so the call of the policy succeeds.
         (
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
@@ -371,7 +371,8 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // The answer to `cache/get` contains the value of the key. It has more than 40 bytes only if there is a value.
+        // The policy finds out by the length of the answer to `cache/get` whether there is a value for the key. Only an
+        // answer with a value has more than 40 bytes.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))

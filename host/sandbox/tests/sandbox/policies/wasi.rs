@@ -55,8 +55,8 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // The host appends its answers to the policy's standard input. The answer to a log line is empty, so the policy
-    // finds nothing to read there.
+    // A policy reads the host's answers from its standard input. The answer to a log line is empty, so the policy reads
+    // nothing.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
@@ -99,8 +99,8 @@ async fn a_wasi_policy_is_run_for_each_call() {
 
 #[tokio::test]
 async fn unread_answers_to_a_wasi_policy_are_limited() {
-    // The program calls the host again and again, and never reads the answers. Each answer is an error that quotes the
-    // long request.
+    // The policy calls the host again and again with a long request, and never reads the answers. Each answer is an
+    // error that quotes the request, so the unread answers soon take much memory.
     let code = format!(
         "(memory.fill (i32.const {MESSAGE}) (i32.const 97) (i32.const 65536))
          (i32.store8 (i32.const {MESSAGE}) (i32.const 34)) (i32.store8 (i32.const {}) (i32.const 34))
