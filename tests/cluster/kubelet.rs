@@ -125,8 +125,9 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFram
     })
 }
 
-/// Accepts a stream that kubectl has opened, with a reply that has no headers. SPDY compresses the headers of all
-/// replies on a connection as one zlib stream, so only the first reply contains the beginning of the zlib stream.
+/// Accepts a stream that kubectl has opened. The reply has no headers. SPDY compresses the headers of all replies on a
+/// connection as one zlib stream, so the first reply on a connection (`is_first`) also has the header of the zlib
+/// stream.
 async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
     let begin: &[u8] = if is_first {
         b"\x78\xbb\xe3\xc6\xa7\xc2"

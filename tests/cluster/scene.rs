@@ -154,7 +154,8 @@ impl Scene {
         self.program = Some(program);
     }
 
-    /// Starts a second server on another port as the scene's server. Returns the first one, which still runs.
+    /// Starts another server on another port, which becomes the server of the scene. Returns the previous server, which
+    /// still runs.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
         let (program, address) = self.started().await;

@@ -62,9 +62,9 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
 /// Returns how often a trace contains each system call. A line of the trace begins with the ID of a thread.
 fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    // If a system call is interrupted, strace prints a second line about it. The second line has no parenthesis after
-    // the call's name, so that each call is counted once. The sandbox's timer calls `clock_nanosleep` even without
-    // requests. The number of these calls depends on the machine's speed, so they are not counted.
+    // If a system call is interrupted, strace prints a second line about it. This line has no parenthesis after the
+    // call's name, so it is not counted. Calls of `clock_nanosleep` are not counted either: the sandbox's timer calls
+    // it all the time, and how often it does so depends on the machine's speed.
     for line in fs::read_to_string(trace).unwrap().lines() {
         let call = line
             .split_whitespace()

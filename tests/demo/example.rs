@@ -32,7 +32,8 @@ enum ExampleBody {
 enum ExpectedReply {
     /// The driver changes the object: the upstream server gets it with these strings at these JSON Pointers.
     Changed(&'static [(&'static str, &'static str)]),
-    /// The driver refuses the request: the upstream server gets nothing, and the client this status and these words.
+    /// The driver refuses the request. The upstream server gets nothing, and the client gets a reply that has this
+    /// status and contains these words.
     Refused(u16, &'static [&'static str]),
     /// The driver allows the request: the upstream server gets the body unchanged.
     Unchanged,

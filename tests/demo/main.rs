@@ -100,7 +100,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => {
             interrupt.map_err(io)?;
-            // Ctrl-C has reached the driver as well. It gets time to exit: a second signal makes it abort requests.
+            // Ctrl-C also sends a signal to the driver, which then exits by itself. The driver gets two seconds for
+            // that, because a second signal would make it abort requests.
             if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }

@@ -15,7 +15,7 @@ pub(crate) enum Means {
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),
-    /// Clients create objects for which these expressions are evaluated.
+    /// Clients create objects, and for each object, the program evaluates these CEL expressions.
     Expressions(&'static str),
     /// Clients create objects. For these, a stage in Audit mode calls a webhook that never answers.
     SilentWebhook,
@@ -29,8 +29,8 @@ pub(crate) enum Means {
     },
     /// The agent of a cluster floods a gateway with replies of this kind.
     Tunnel(EndlessReply),
-    /// Clients send a definition in a dry run, so that the program tries it. Its plugin is the guest `misbehaves` with
-    /// this behaviour, which may use 1 GiB of memory.
+    /// Clients send a definition in a dry run, so that the program tries it. The definition uses the guest `misbehaves`
+    /// as a plugin, which may use 1 GiB of memory. The value is the name of the guest's behaviour.
     Configuring(&'static str),
     /// Clients send a definition in a dry run, so that the program tries it. Its plugin is this module.
     Module(fn() -> Result<Vec<u8>, Error>),
@@ -71,7 +71,8 @@ pub(crate) enum AttackServer {
 
 #[derive(Clone, Copy)]
 pub(crate) enum UnfinishedRequest {
-    /// No chain matches the request, so the program forwards its body as it arrives. The client sends one byte of it.
+    /// No chain matches the request, so the program forwards the body to the upstream server piece by piece. The client
+    /// sends only one byte of the body.
     Streamed,
     /// A chain matches the request, so the program needs its whole body, of which the client omits the last byte.
     Held,

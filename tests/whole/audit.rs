@@ -195,8 +195,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
             ],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
-            // For an UPDATE of `no-zone`, there is no row, because the stage that sets a missing zone matches only
-            // CREATE.
+            // `no-zone` has no row for UPDATE, because the stage that sets a missing zone matches only CREATE.
         ]
     );
     let finding = &report["findings"][2];
@@ -446,8 +445,8 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // An object has two rows if its messages for CREATE and UPDATE differ. That can happen because a Node is printed
-    // differently if it comes from a watch. Only the first row of each object is kept.
+    // If the messages for CREATE and UPDATE differ, the audit reports an object twice. For example, a message looks
+    // different if it contains a Node that comes from a watch. Only the first row of each object is kept.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()

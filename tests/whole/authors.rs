@@ -188,8 +188,8 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // The program measures the plugin's memory in whole pages. The pages of the plugin's stack and heap are counted,
-    // but not its whole linear memory.
+    // The program reports how much of its linear memory the plugin has touched, in pages of 4 KiB. These are the pages
+    // of its stack and heap, which are much smaller than the whole linear memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),

@@ -233,8 +233,7 @@ impl Browser {
         errors.map(|entry| entry.message).collect()
     }
 
-    /// Checks the errors in the browser's console since the last call. Replies with this status may have caused errors,
-    /// but there must be no other error.
+    /// Checks that all errors in the browser's console since the last call come from replies with this status.
     pub(crate) async fn only_failed_with(&self, status: &str) {
         let errors = self.errors().await;
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
@@ -282,7 +281,7 @@ impl HttpClient for DriverClient {
     }
 
     async fn new(&self) -> Arc<dyn HttpClient> {
-        // The client has a runtime of its own. On the runtime of the test, the client would wait forever for a reply.
+        // A client on the runtime of the test would never get a reply. So this client has a runtime of its own.
         Arc::new(Self(Client::new().unwrap()))
     }
 }

@@ -196,8 +196,7 @@ spec:
     ] {
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
-        // Expected messages contain `{}` in place of a column number. It is the column in which the text `perhaps`
-        // begins.
+        // An expected message may contain `{}`. It stands for the column in which the text `perhaps` begins.
         let value = text
             .lines()
             .nth(7)

@@ -197,7 +197,8 @@ async fn all_constraints_that_deny_are_reported() {
     }
 }
 
-/// A template sees only `input.review`, as in Gatekeeper (gatekeeper#3545). `check` rejects templates that cannot work.
+/// A template finds the request in `input.review` and not in `input.request`, as in Gatekeeper (gatekeeper#3545).
+/// `check` rejects templates that cannot work, such as one that calls an unavailable function.
 #[tokio::test]
 async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();

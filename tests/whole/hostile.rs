@@ -143,8 +143,8 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a GuestCase>) -> String {
         plugin,
     } in cases
     {
-        // A guest that runs forever is stopped by the stage's timeout. Even with a timeout of only three seconds, the
-        // test shows that a concurrent request does not wait for this guest.
+        // A guest that runs forever is stopped by the timeout of its stage, and the test has to wait for that. So this
+        // timeout is short. Three seconds are enough to show that a concurrent request does not wait for the guest.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -504,8 +504,9 @@ spec:
 "
         ))
         .await;
-        // This request opens a connection to the program, and one from there to the upstream server. The request after
-        // it uses the same connections, because no new connection can be opened then.
+        // Before the limit takes effect, this request opens two connections: one from the client to the program, and
+        // one from the program to the upstream server. The next request can use both, although no new connection can be
+        // opened.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
         assert_eq!(scene.create(&other).await.status, 200, "{what}");

@@ -314,8 +314,8 @@ fn may_use(user: &str, used: &str) -> bool {
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
-        // Neither of these two crates belongs to the host. Every such crate may depend on the SDK, and the SDK may
-        // depend on the crate with its macros.
+        // Here, neither of the two crates belongs to the host. Such a crate may depend on the SDK, and the SDK may
+        // depend on the crate with its macros. Nothing else is allowed.
         (None, None) => matches!(
             (user, used),
             ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")
@@ -477,8 +477,8 @@ fn every_example_in_a_docstring_is_a_test() {
                 let (comment, language) = line.split_once("```")?;
                 comment.trim_start().starts_with("//").then_some(language)
             });
-            // The first fence opens a block, the second one closes it, and so on. A block is an example in Rust if its
-            // info string is empty or has one of these words.
+            // Fences open and close blocks in turn, so every second fence opens a block. A block is an example in Rust
+            // if there is nothing behind this fence, or one of the following words.
             let is_example = |language: &str| {
                 let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
                 language.split(',').any(|word| rust.contains(&word.trim()))

@@ -2,8 +2,8 @@
 //!
 //! - `recorded` replays requests that a real kube-apiserver sent.
 //! - `http`, `stopping` and `deadlines` test Admittance as a server.
-//! - `conformance` lists what kube-apiserver's own tests of admission webhooks check. There and in `documents`,
-//!   Admittance reads webhook configurations and calls the test's webhook server.
+//! - `conformance` lists what kube-apiserver's own tests of admission webhooks check. In `conformance` and
+//!   `documents`, Admittance reads webhook configurations and calls the webhooks that they name.
 //! - `policies` runs Kubewarden policies.
 //! - `resources` and `many` store chains in the cluster, and `systems` stores policies of other policy systems there.
 //!   `statuses`, `events`, `registrations` and `audits` test the objects that the leader among the replicas writes.

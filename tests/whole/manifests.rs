@@ -195,7 +195,7 @@ fn objects(text: &str) -> Vec<Value> {
     let parts = text
         .split("\n---\n")
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))
-        // A part that has only comments is not a document. There may be such a part at the start of the text.
+        // The text may begin with a part that contains only comments, which is not a document.
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();

@@ -94,7 +94,7 @@ struct Teams {
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
     /// Whether the API's replies contain the resource version of a team.
     has_versions: bool,
-    /// Whether each team changes right after it is read, as if another client had written it.
+    /// Whether each team is changed right after the driver has read it, as if another client had written the team.
     is_contended: bool,
 }
 

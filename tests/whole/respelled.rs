@@ -126,8 +126,8 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// Returns a chain with a webhook, and the configuration that resolves the webhook's host name. The webhook gives the
-/// answers in these rows.
+/// Starts a webhook server that finds the object of each call in `rows` by its name, and answers as the row says.
+/// Returns a chain that calls this webhook, and the configuration that resolves the webhook's host name.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {

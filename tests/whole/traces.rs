@@ -20,7 +20,8 @@ use crate::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// A driver, and the calls that its chain makes to two webhooks, one of each protocol.
+/// A driver whose chain calls two webhooks: first one that gets the object alone (`BcsResource`), and then one that
+/// gets an AdmissionReview. `calls` has the headers of all webhook calls.
 struct TracedDriver {
     scene: ProgramScene,
     calls: Arc<Mutex<Vec<HeaderMap>>>,

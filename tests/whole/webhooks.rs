@@ -90,7 +90,8 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
     Ok(response.body(Full::new(Bytes::from(reply))).unwrap())
 }
 
-/// Answers a webhook call of the protocol whose bodies are the bare object. The path selects the answer.
+/// Answers a call of a webhook whose protocol sends the object alone, without an AdmissionReview around it. The path of
+/// the call selects the answer.
 fn resource(path: &str, mut object: Value) -> (u16, String) {
     assert_eq!(object["kind"], "application", "the object comes bare");
     match path {
@@ -116,13 +117,13 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
     let mut response = match what {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
-        // The base64 text below is the patch `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
         "beta" if review["apiVersion"] != "admission.k8s.io/v1beta1" => return (400, "not v1beta1".into()),
         "patches" | "beta" => patch(
+            // Base64 of `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
             "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
         ),
-        // The base64 text below is the patch `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
         "jobs" if review["request"]["object"]["Priority"].as_u64() < Some(90) => {
+            // Base64 of `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
             patch("W3sib3AiOiJhZGQiLCJwYXRoIjoiL01ldGEiLCJ2YWx1ZSI6eyJvd25lciI6ImhvdXNlLXJ1bGVzIn19XQ==")
         }
         "jobs" => {
@@ -420,7 +421,8 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Both answers of the webhook `notes` have thousands of invalid annotations. The log has one line for each.
+    // The webhook `notes` was called twice. Each of its answers has thousands of invalid annotations, but the log has
+    // only one line for each answer.
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()

@@ -98,7 +98,8 @@ fn program() -> PathBuf {
     Artifacts::find().unwrap().program("admittance").unwrap()
 }
 
-/// Measures a plugin as the only stage of a chain and in a chain of ten, and its code natively and as a webhook.
+/// Measures a plugin as the only stage of a chain, and in a chain of ten stages. To compare, also measures the plugin's
+/// code as native code without a sandbox, and as a webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
     let native = NativePlugin::new(SETTINGS);
     let one = host(directory, 1).await;
@@ -370,7 +371,7 @@ fn write_chain(
     path
 }
 
-/// Returns a request as the servers build it: of the object, only the metadata is parsed.
+/// Returns a request like the servers do, which parse only the metadata of the object.
 fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();

@@ -29,7 +29,8 @@ const CHAINS: usize = 10_000;
 
 struct Build {
     program: PathBuf,
-    /// The text that the table shows behind the names of rows about this build. It is empty for the build under test.
+    /// In the table, this text follows the name of each row about this build, so that the rows of two builds can be
+    /// told apart. For the build under test, the text is empty.
     suffix: &'static str,
 }
 
@@ -39,7 +40,7 @@ struct MeasuredTarget {
     load: GeneratedLoad,
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether the ratios in the table refer to this row.
+    /// Whether the ratios in the table compare other rows with this one.
     is_base: bool,
 }
 
@@ -73,8 +74,8 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // `NO_DECISIONS` has a configuration key that an older build may not know. So only the build under test, whose
-        // suffix is empty, is also measured with this configuration.
+        // The configuration `NO_DECISIONS` has a key that an older build may not know. So only the build under test is
+        // measured with this configuration. Its suffix is empty.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,

@@ -24,7 +24,8 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<TestCluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
-    // The API server sets the defaults of the plugin's container, as it does for containers in the request.
+    // The second container comes from the plugin. The API server sets the defaults of this container, as it does for
+    // the containers that the user sent.
     assert_eq!(
         stored["spec"]["containers"][1]["terminationMessagePath"],
         "/dev/termination-log"

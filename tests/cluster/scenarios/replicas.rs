@@ -126,7 +126,8 @@ struct ClusterFleet {
     /// The addresses of the running replicas. Each new connection goes to the next one in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<RequestingClient>,
-    /// The answers that users got through the API server, and those of replicas that were stopped.
+    /// The answers that clients have got until they were stopped. Some clients send requests through the API server,
+    /// and others ask a single replica.
     answers: Vec<TimedAnswer>,
     through_api_server: usize,
     version: u32,
@@ -356,7 +357,8 @@ impl ClusterFleet {
         self.add(compiled()).await;
     }
 
-    /// Changes the chain to need a new module. Replicas that have it must wait for one that downloads it slowly.
+    /// Changes the chain, so that it needs a new module. One replica downloads this module slowly. The replicas that
+    /// already have the module must wait for the slow one.
     async fn wait_for_slow_replica(&mut self) {
         let before = self.version;
         let version = Versions::find().unwrap().module(1);

@@ -23,8 +23,9 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 prints the message of a denial only for some reasons. `Forbidden` is one of them.
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
-    // A rule for Pods usually has `apiGroups: [""]`. This API server would read the empty string as null, because it
-    // was compiled with a newer version of Go than its authors used. So the rule has no `apiGroups`.
+    // The rule has no `apiGroups`, although a rule for Pods usually has `apiGroups: [""]`. This old API server was
+    // compiled with a newer version of Go than it was written for. Because of that, it would read the empty string as
+    // null.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
     validating(chain(&scene.namespace, rules, json!([stage])))
 }

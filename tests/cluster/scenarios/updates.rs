@@ -111,7 +111,8 @@ impl PodCreators {
         self.until_all(mark).await;
     }
 
-    /// Stops the users. Checks that the Pods of each user had exactly these marks, in this order.
+    /// Stops the users. Checks that the Pods of each user have the marks in `expected`, in this order. Pods in a row
+    /// with the same mark count as one.
     pub(super) async fn end(self, expected: &[&str]) {
         self.stop.send_replace(true);
         for creator in self.creators {
@@ -145,8 +146,8 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
 }
 
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
-/// The old version of the plugin writes the annotation [`STATUS`], and the new version writes this one. Both names have
-/// the same length, so that the test can overwrite one by the other in the module's bytes.
+/// The annotation that the new version of the plugin writes. The old version writes [`STATUS`]. The test makes the new
+/// version by replacing one name by the other in the bytes of the module, so both names have the same length.
 const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
 fn status_annotation(pod: &Value) -> String {

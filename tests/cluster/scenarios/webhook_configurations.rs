@@ -19,8 +19,9 @@ use crate::{
 /// If a webhook configuration names a Service without a port, the API server calls the Service at this port.
 const PORT: u16 = 443;
 
-/// Returns a server that issues its own certificate and writes its own webhook configurations. They refer to a Service
-/// with an external host, which is this machine.
+/// Returns a scene whose server issues its own certificate and writes its own webhook configurations. The
+/// configurations refer to a Service with an external host. This host is the local machine, on which the server
+/// listens.
 async fn keeping(cluster: Arc<TestCluster>) -> Scene {
     let config = json!({
         "dialect": {"kubernetes": {"webhookConfigurations": {
@@ -44,7 +45,7 @@ async fn keeping(cluster: Arc<TestCluster>) -> Scene {
         .unwrap()
         .listen(SocketAddr::from(([127, 0, 0, 1], PORT)))
         .store(compiled());
-    // The start fails unless root runs the test, because only root may listen on port 443.
+    // Only root may listen on port 443, so the start fails if another user runs the test.
     scene.run_server(server.start().await.unwrap());
     scene
 }

@@ -18,8 +18,9 @@ static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });
 
-/// Sends a request to a BCS driver: `METHOD /path`, an empty line, and the body. Checks that no key is left in two
-/// spellings, that an unchanged object comes out byte for byte, and that the request to the scheduler is JSON.
+/// Sends a request to a BCS driver. The input is `METHOD /path`, an empty line, and the body. Checks three properties:
+/// No object is forwarded with a key in two spellings. An object that no hook changes is forwarded byte for byte. The
+/// request to the scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
@@ -31,8 +32,8 @@ pub fn bcs(input: &[u8]) {
         let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
         check_forwarding(&forwarding.expect("the body is there"));
     }
-    // The same body is also read as if it were a reply of the scheduler, and then as if it were a reply of
-    // kube-apiserver.
+    // The input is also tested as the body of a reply: first with the status 200, as the scheduler sends it, and then
+    // with the status 500, as kube-apiserver sends it.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
         if let Relay::Reply(reply) | Relay::NotProcessed(reply) = relay(status, &body) {
             is_json(reply.body());

@@ -64,7 +64,8 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// Reads a BCS definition. An accepted one must be the same after it is written with its defaults and read again.
+/// Reads a BCS definition. If the definition is valid, checks that it is the same after it is written with its defaults
+/// and read again.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let text = object.to_text();

@@ -61,7 +61,8 @@ async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answe
             if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end + 4;
             }
-            // This is not HTTP, and may be the start of a TLS handshake.
+            // An HTTP request begins with a capital letter. Anything else may be the start of a TLS handshake, and is
+            // refused.
             if received.first().is_some_and(|first| !first.is_ascii_uppercase()) {
                 let _ = stream
                     .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")

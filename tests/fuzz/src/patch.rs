@@ -23,7 +23,8 @@ pub fn patch(input: &[u8]) {
         let there = difference.apply(&object).expect("a difference applies");
         assert_eq!(there.value(), after.value());
     }
-    // If a patch exceeds a limit of ours, there is nothing to compare, because the crate json-patch has no limits.
+    // The program rejects a patch that exceeds its limits. The crate json-patch has no limits, so there is nothing to
+    // compare for such a patch.
     if matches!(
         result,
         Ok(_) | Err(PatchError::DoesNotApply { .. } | PatchError::NotAnObject)

@@ -9,8 +9,9 @@ use admittance_catalog::signature::{IdentityPattern, ReferenceSource, SourcePatt
 
 use crate::parts;
 
-/// Parses a module reference and a pattern. Checks that an accepted reference survives a round trip and has one
-/// canonical form for patterns, and that no part of a registry reference leads out of the registry.
+/// Parses a reference to a module, and a pattern that references are compared with. Checks that a valid reference is
+/// the same after it is written and read again, and that patterns see it in only one form. Also checks that no part of
+/// a reference to a registry leads out of this registry.
 pub fn references(input: &[u8]) {
     let [reference, pattern] = parts(input);
     let (Ok(reference), Ok(pattern)) = (std::str::from_utf8(reference), std::str::from_utf8(pattern)) else {

@@ -7,8 +7,8 @@ use admittance_admission::{
 
 use crate::block_on;
 
-/// The maximum size of an object that any hook can return. It is a little more than the size limit for the hook's
-/// answer.
+/// The maximum size of an object after a hook has changed it. It is a little more than the size limit for the answer of
+/// a hook, which contains the object or a patch.
 const LARGEST: usize = 64 << 20;
 
 pub(crate) fn chain(hook: impl Hook) -> Chain {

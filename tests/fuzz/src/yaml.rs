@@ -33,9 +33,9 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // For a text that begins like JSON, the results may differ, so they are not compared. `to_json` reads such a text
-    // as JSON, and keeps the fraction of a number such as `1.0`. `yaml_to_json` reads every text as YAML, and drops
-    // this fraction.
+    // If a text begins like JSON, `to_json` and `yaml_to_json` may return different values, so such a text is not
+    // compared. For example, `to_json` reads it as JSON and keeps the fraction of `1.0`, while `yaml_to_json` reads it
+    // as YAML and drops this fraction.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

@@ -384,8 +384,8 @@ async fn a_new_project_in_python_passes_its_tests() {
         check.stdout
     );
     other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
-    // `REGION` is not there while the plugin is built. It is granted only when the plugin runs, so the plugin has to
-    // read it during a call.
+    // The variable `REGION` is granted only when the plugin runs, and is not set while the plugin is built. So the
+    // plugin has to read the variable during a call.
     let directory = folder.path().join("require-label");
     let code = r#"
 from admittance import Plugin, Request, Response, deny, environment

@@ -233,7 +233,8 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     system
         .send("data", 2, &policy("add", "alice", "workloads-view", None))
         .await;
-    // The next two messages are never acknowledged: there is no role `root`, and `cluster-manage` is not allowed.
+    // The gateway does not acknowledge a message that it cannot carry out. Message 3 names the role `root`, which does
+    // not exist. Message 4 names the role `cluster-manage`, which is not allowed.
     system
         .send("data", 3, &policy("add", "alice", "root", None))
         .await;

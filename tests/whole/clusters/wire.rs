@@ -47,7 +47,7 @@ impl WireClient {
 
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
-        // A read error also means that the connection is closed, so the result is ignored.
+        // The connection has ended even if reading fails, such as after a reset. So the result is ignored.
         let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
         std::mem::take(&mut self.read)
     }

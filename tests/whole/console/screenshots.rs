@@ -82,8 +82,8 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // The lines above replace the known temporary paths. The only other temporary path is that of the history, so
-        // this line replaces every path that is left.
+        // This last pattern matches any temporary path. The known temporary paths have been replaced before, so the
+        // only path that is left for this pattern is that of the history.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

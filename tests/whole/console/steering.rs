@@ -88,9 +88,8 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // For two Pods, the candidate gives another result than the plugin. It changes the image of one Pod
-        // differently. It denies the other Pod, as the plugin does, but its message contains the image that it has
-        // rewritten differently.
+        // For two of the three Pods, the result of the candidate differs from the result of the plugin. One Pod gets a
+        // different image. The other Pod is denied by both, but the candidate's message names a different image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server

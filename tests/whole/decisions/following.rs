@@ -46,9 +46,8 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     scene.create("b", "img:latest").await;
     let mut all = FollowingCommand::start(&scene, &["--since", "1h"]).await;
     let mut refused = FollowingCommand::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // When a command has printed the earlier decisions, it is connected to the driver, and will print every later
-    // decision. So before the test sends the next request, it waits until both commands have printed the earlier
-    // decisions.
+    // Each command first prints the earlier decisions. By then, it is connected to the driver, and will print every new
+    // decision. So the test reads these lines of both commands before it sends the next request.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())

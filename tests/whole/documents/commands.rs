@@ -132,7 +132,8 @@ async fn flags_and_variables_of_serve_are_documented() {
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
     // `ADMITTANCE_TOKEN` has no flag, because other users of the machine can see the arguments of a process.
     all.insert("ADMITTANCE_TOKEN".to_owned());
-    // `ADMITTANCE_PLUGINS` has no flag: it describes the installation, for every command that reads definitions.
+    // `ADMITTANCE_PLUGINS` has no flag either. It names the directory of stock plugins, which is the same for all
+    // commands of an installation.
     all.insert("ADMITTANCE_PLUGINS".to_owned());
     for page in Page::all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));

@@ -80,8 +80,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // Every example must define a chain. Only an example with a `SyncSet` or an `ExpansionTemplate` must
-                // not define one.
+                // A `SyncSet` or an `ExpansionTemplate` defines no chain. Every other example must define at least one.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()
@@ -106,7 +105,8 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// Commands on the page about TLS create files to which the fragments refer, so the test runs these commands.
+/// Some YAML fragments on the pages refer to files with certificates. A command on the page about TLS creates these
+/// files, so the test runs the command first.
 #[tokio::test]
 async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,8 +136,8 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
             let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
-            // In front of a gateway or a webhook server, there is no upstream server, so its configuration must not
-            // have the key `upstream`.
+            // A gateway or a webhook server has no upstream server. So a configuration with one of these dialects must
+            // not have the key `upstream`.
             let has_no_upstream = ["  gateway:", "  kubernetes:"]
                 .iter()
                 .any(|dialect| block.text.contains(dialect));

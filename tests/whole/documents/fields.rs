@@ -54,9 +54,10 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the names of all fields that the program accepts in certain places of its documents. A place is given by a
-/// prefix for the names, and by a document with a `?` where the fields belong. `known` gets this document with an
-/// unknown field instead of the `?`. It returns the field names that the program's error message then suggests.
+/// Returns the names of all fields that the program accepts in certain places of its documents. A place consists of a
+/// prefix, which is put before the names, and a document with a `?` where the fields belong. `known` gets the document
+/// with an unknown field instead of the `?`. It returns the names that the program's error message suggests for the
+/// unknown field.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -259,8 +260,8 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // The program suggests no fields of a `namespaceSelector`, because no document in `texts` has a `?` there. So the
-    // fields of a `namespaceSelector` are removed from the schema before the comparison.
+    // No document in `texts` has a `?` inside a `namespaceSelector`, so `read` does not contain the fields of a
+    // `namespaceSelector`. These fields are removed from the schema as well.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -428,8 +429,8 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // The page lists what a namespace needs a permission for. Plugins of a namespace may get environment variables
-        // without a permission, so the page does not list `environment`.
+        // The page lists only what the plugins of a namespace need a permission for. They may get environment variables
+        // without a permission, so `environment` is not on the page.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
@@ -472,8 +473,9 @@ fn fields_of_definitions_are_documented() {
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
-    // Each row is (heading on the page, parts). Each part is (prefix of the fields, start of the document, rest of the
-    // document with a `?` for the fields, fields that the page may omit).
+    // Each row is (heading on the page, parts of the document that the section is about).
+    // Each part is (prefix of the fields, start of the document, rest of the document, fields that the page may omit).
+    // The rest of the document has a `?` where the fields belong.
     for (heading, parts) in [
         (
             "AdmissionChain",
@@ -638,8 +640,8 @@ fn fields_of_definitions_are_documented() {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // `apiVersion` and `kind` select the format of the other fields. They may be on the page and not in the error
-        // message, or in the error message and not on the page. So they are ignored unless they are in both.
+        // `apiVersion` and `kind` only select the format of the other fields, so the page or the error message may omit
+        // them. If one of the two lists lacks such a field, it is removed from the other list.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

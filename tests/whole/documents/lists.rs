@@ -24,8 +24,8 @@ fn every_metric_is_documented() {
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
-        // For a metric without labels, the cell with the labels is empty. Splitting such a row loses the empty cell, so
-        // that `row[2]` is the next cell, which then begins with `|`.
+        // A row has four cells: name, type, labels and meaning. If a metric has no labels, the third cell is empty and
+        // is lost when the row is split. Then `row[2]` is the fourth cell, with a `|` at its start.
         let labels = Some(row[2])
             .filter(|cell| !cell.starts_with('|'))
             .map(codes)

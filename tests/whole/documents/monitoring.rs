@@ -35,8 +35,8 @@ fn listed() -> BTreeMap<String, ListedMetric> {
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let metrics = rows.filter_map(|row| {
         let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
-        // For a metric without labels, the cell with the labels is empty. Splitting such a row loses the empty cell, so
-        // that the row has only three cells.
+        // A row has four cells: name, type, labels and meaning. If a metric has no labels, the third cell is empty and
+        // is lost when the row is split. Then the row has only three cells.
         let (labels, meaning) = match row.as_slice() {
             [_, _, labels, meaning] => (*labels, *meaning),
             _ => ("", row[2]),

@@ -19,8 +19,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the log target of events in a source file below `host`, unless the event names another one: the path of the
-/// file's module.
+/// Returns the default log target of events in a source file below `host`: the path of the file's module.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path
@@ -60,7 +59,7 @@ fn targets() -> BTreeSet<String> {
                 .and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match named {
                 None => module(&file),
-                // Log lines that plugins write have a target whose name is in a constant.
+                // For log lines of plugins, the target is not a string in the source but the constant `TARGET`.
                 Some("TARGET") => "admittance::plugin".to_owned(),
                 Some(target) => target.trim_matches('"').to_owned(),
             });

@@ -222,7 +222,8 @@ async fn an_incomplete_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // The program waits a moment before it reads a changed file, so it does not read the first half.
+            // To the program, closing the file could look like the end of the change. But the program waits a moment
+            // before it reads a changed file, so it does not read the file while only the first half is there.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }

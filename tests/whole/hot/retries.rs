@@ -186,7 +186,8 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // A chain moves to a file that cannot be used, because its module cannot be fetched. The chain stays live.
+    // The chain moves from `remote.yaml` to another file, but that file cannot be used, because the chain's module
+    // cannot be fetched. So the move does not go live, and the chain stays live as it was.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();

@@ -123,7 +123,8 @@ async fn two_programs_cannot_share_a_history() {
     ] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
-    // Another program may use the store, which is not locked, as long as it has a history of its own.
+    // The store is not locked, so another program may use it at the same time. Only a history is locked, so the other
+    // program gets a history of its own.
     let other = hot
         .serve()
         .history(hot.path("other-history"))

@@ -89,8 +89,8 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     if let Some(found) = found {
         return (StatusCode::OK, Json(found));
     }
-    // The program first tries to watch the objects, and a watch starts with a list. This server answers lists with 404,
-    // so the program sends a request for each lookup instead.
+    // The program first tries to watch the objects, which begins with listing them. This server answers a list with
+    // 404. So the program cannot watch the objects, and sends a request for each lookup.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))

@@ -195,8 +195,8 @@ async fn kubewarden_policy_groups_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // With `act: loop`, each policy runs in a loop when the group calls it, until its timeout. If several of
-        // them fail in this way, the message names only the first one.
+        // With `act: loop`, each policy of the group runs in an endless loop until its timeout stops it. If several
+        // policies fail because of their timeouts, the message names only the first one.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

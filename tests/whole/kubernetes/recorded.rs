@@ -72,7 +72,8 @@ enum RecordedChange {
     None,
     /// The Pod gets a sidecar container, and the image of its own container is now taken from a mirror registry.
     Pod,
-    /// The Pod template of a Deployment gets the sidecar and the image from the mirror.
+    /// In the Pod template of a Deployment, a sidecar container is added, and the image is now taken from a mirror
+    /// registry.
     Template,
     /// The object gets the annotation that the guest `misbehaves` writes.
     Mark,

@@ -263,8 +263,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The name of the Secret begins with the name of the webhook configurations. So a count of requests with this
-        // name includes the requests for the Secret.
+        // The name of the Secret begins with the name of the webhook configurations. So if requests are counted by the
+        // name of the configurations, the requests for the Secret are counted as well.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),

@@ -20,8 +20,8 @@ use crate::{
 /// The time after which the Lease of a replica expires unless the replica renews it.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// A replica that has prepared the new table must serve it soon: it may renew its Lease at most this many times before
-/// that.
+/// A replica that has prepared a new table must soon serve it. In the time between, the replica may renew its Lease at
+/// most this many times.
 const RENEWALS: usize = 2;
 
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
@@ -40,10 +40,10 @@ fn renewed(lease: &Value) -> Timestamp {
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // A replica is in this set if its last two reports name the same table. Only these replicas are checked, because
-    // the leader learns of a report a moment later.
+    // The replicas whose last two reports name the same table. It takes a moment until the leader learns of a new
+    // report, so only these replicas are checked.
     let mut settled: BTreeSet<String> = BTreeSet::new();
-    // The target that each replica serves, as an index in `targets`.
+    // For each replica, the position in `targets` of the target that the replica serves.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {
@@ -58,8 +58,8 @@ fn check_order(setting: &Setting) -> usize {
                     .filter(|(name, _)| settled.contains(*name))
                     .map(|(_, lease)| lease)
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader uses its own state before it has written this state to its own Lease. So the Lease of the
-                // leader may be out of date, and only the Leases of the other replicas are checked.
+                // The leader knows its own state before it has written this state to its Lease, so its Lease may be out
+                // of date when it chooses a new target. That is why only the Leases of the other replicas are checked.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = counts
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)

@@ -173,7 +173,8 @@ pub(crate) const POD: ReviewedResource<'static> = ReviewedResource {
 };
 
 impl ReviewedResource<'_> {
-    /// Returns an AdmissionReview (`v1`) of an object in the namespace `test`, which has the label `remove: me`.
+    /// Returns an AdmissionReview (`v1`) of an object. The object is in the namespace `test` and has the label `remove:
+    /// me`.
     pub(crate) fn review(self, uid: &str) -> Value {
         let parts: Vec<_> = self.resource.split('/').collect();
         let (group, version, resource) = (parts[0], parts[1], parts[2]);

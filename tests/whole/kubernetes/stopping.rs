@@ -98,8 +98,8 @@ async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // Over HTTP/1, the header `connection: close` tells the client that its connection will be closed. HTTP/2 has
-        // no such header. Its clients are told when the port is closed.
+        // An HTTP/1.1 client learns from the header `connection: close` that the server will close its connection.
+        // HTTP/2 has no such header. An HTTP/2 client is told later, when the server closes its port.
         let close = reply
             .headers
             .get("connection")

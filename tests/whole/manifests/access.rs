@@ -95,7 +95,8 @@ spec:
 "
         )
     };
-    // (additional fields of a stage, [(API group, resource) for which the printed role needs read access])
+    // Each row is (additional fields of a stage, resources that the printed role may read because of these fields).
+    // Each resource is (API group, name).
     let table: [(&str, &[(&str, &str)]); 4] = [
         (" } }", &[]),
         (" }, namespaceSelector: { operator: NotIn, values: [a] } }", &[]),
@@ -117,7 +118,7 @@ spec:
             json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
         }).collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // The role also has rules for the webhook configurations. They are the same whatever the stage is, so they are
+        // The role also has rules for webhook configurations. These rules are the same for every stage, so they are
         // ignored here.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
@@ -208,7 +209,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
-    // A chain that reads these kinds may be created later, so the program gets the right to read them from the start.
+    // This configuration lets chains of namespaces read ConfigMaps. Such a chain may be created at any time, so the
+    // program gets the right to read ConfigMaps from the start.
     let directory = tempfile::tempdir().unwrap();
     let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
     let config = text("").replace(
@@ -261,7 +263,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
 }
 
-/// The leader may change the Secret that it creates, and the webhook configurations that have its own name.
+/// The leader writes its webhook configurations and the Secret with its certificate. It finds them by their names, so
+/// its role allows changes only of objects with these names.
 #[tokio::test]
 async fn the_leader_may_write_its_own_webhook_configurations() {
     let directory = || {

@@ -43,7 +43,8 @@ async fn every_object_that_the_manifests_name_is_printed() {
         pod["automountServiceAccountToken"], true,
         "the leader registers webhooks"
     );
-    // Each volume of the Pod has files, except `cache` and `state`, into which the program writes.
+    // The program writes into the volumes `cache` and `state`, so these are empty at first. All other volumes contain
+    // files.
     let container = &pod["containers"][0];
     for volume in pod["volumes"].as_array().unwrap() {
         let is_empty = printed.files(volume).is_empty();
@@ -269,7 +270,8 @@ async fn flags_set_the_fields_of_the_manifests() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// The notes after the manifests name who could be locked out of the cluster, and which requests are not checked.
+/// After the manifests, the command prints notes. They warn of webhooks that could lock users out of the cluster, and
+/// of requests that the chains do not check.
 #[tokio::test]
 async fn notes_after_the_manifests_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");

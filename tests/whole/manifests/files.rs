@@ -96,7 +96,8 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
 async fn the_kubernetes_example_can_be_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
-    // The example's chains name plugins by relative paths.
+    // The chains of the example name plugins by relative paths. So the test copies the example together with the
+    // plugins.
     let folder = example_with_plugins(&example, output.path());
     let arguments = format!(
         "--config {} --output-directory {}",
@@ -259,7 +260,8 @@ metadata: { name: replicas }
 spec: { policyName: replicas, validationActions: [Deny] }
 ";
 
-/// A file with a binding or a constraint alone defines no chain, but must be printed like the files with chains.
+/// A file that has only a binding or a constraint defines no chain by itself. It must be printed nevertheless, because
+/// the policy or the template in another file needs it.
 #[tokio::test]
 async fn every_definition_file_is_printed() {
     let directory = tempfile::tempdir().unwrap();

@@ -259,7 +259,8 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // The definitions are for the same operation and kind. The one with the lower path in ZooKeeper stays valid.
+    // The second definition is for the same operation and kind as the first one, so the two conflict. The one with the
+    // lower path in ZooKeeper stays valid, and this is the first one.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;

@@ -259,8 +259,8 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // Each hook gets the last valid reply of the hooks before it. If there is no such reply, it gets the bytes that the
-    // client sent.
+    // Hooks are called one after another. Each hook gets the last valid reply of an earlier hook, or the bytes from the
+    // client if there is no valid reply yet.
     let has_plugins = vector
         .hooks
         .iter()
@@ -341,8 +341,8 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // In bcs-mesos-driver, the replies with this code come from a filter, which formats JSON with line breaks. The
-        // program has to send exactly the same bytes.
+        // In bcs-mesos-driver, a reply with the code 1405234 comes from a filter, which formats JSON with line breaks.
+        // The program has to send exactly the same bytes.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

@@ -132,7 +132,8 @@ async fn record_three(setup: &OperatorSetup, arguments: &[&str], file: &str) {
     let record = setup.stdout_of([&["record", "--count", "3"], arguments].concat());
     let file = setup.path(file);
     let create = async {
-        // The recording begins shortly after the command, so requests are sent until three are recorded.
+        // `admittance record` needs a moment before it records requests. So requests are sent until three of them are
+        // recorded.
         for number in 0.. {
             if std::fs::read_to_string(&file).is_ok_and(|text| text.lines().count() == 3) {
                 break;

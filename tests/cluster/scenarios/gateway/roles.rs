@@ -1,4 +1,5 @@
-//! Tests that the gateway makes role bindings from a file of roles, even if the agent's account has few rights.
+//! Tests that the gateway reads the roles of users from a file and makes role bindings for them in the cluster, even if
+//! the agent's account has few rights.
 
 use std::{fs, sync::Arc};
 

@@ -26,7 +26,7 @@ impl SharedFiles {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = ClusterMariaDb::start(directory.path()).await.unwrap();
-        // A fixed key in the format of `openssl rand -base64 32`.
+        // Both keys are the same fixed text, in the format that `openssl rand -base64 32` prints.
         for name in [KEYS, SECRET] {
             let text = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
             private(&directory, name, text);

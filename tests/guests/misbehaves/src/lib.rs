@@ -20,7 +20,7 @@ pub struct Settings {
 
 macro_rules! behaviours {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A behaviour; its name in the settings selects it.
+        /// A behaviour of the guest. The settings select it by its name.
         #[settings]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Behaviour {

@@ -11,8 +11,9 @@ use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Returns the version from the component's bytes, in which tests overwrite it. Without `black_box`, the compiler would
-/// insert the original version here, which it knows from the source.
+/// Returns the version. A test changes the version by overwriting this text in the compiled component. `black_box`
+/// makes the guest read the text from there. Otherwise, the compiler, which knows the original text, could use that
+/// text directly.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;
     black_box(TEXT)

@@ -1,4 +1,5 @@
-//! The names by which tests recognize versions, in a module that tests can use without compiling the guest.
+//! The texts by which tests recognize the versions of this guest. They are in a module of their own, which tests can
+//! use without compiling the guest.
 
 /// The version string that the compiler puts into the component, where it occurs once. Tests overwrite it.
 pub const VERSION: &str = "version-000000";

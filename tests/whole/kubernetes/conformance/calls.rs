@@ -287,9 +287,8 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // Each of the last two calls gets the remaining time as its timeout. They run at the same time, but the remaining
-    // time is computed for each of them separately, and rounded to whole seconds. So the two timeouts may differ by one
-    // second.
+    // The last two calls run at the same time, and the timeout of each is the time that is left. The program computes
+    // this time for each call separately, and rounds it to whole seconds. So the two timeouts may differ by one second.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"
