@@ -82,7 +82,8 @@ pub enum AccessDenied {
 }
 
 impl AccessDenied {
-    /// Returns whether the refusal is written to the log. The refusal of a client that sends no credentials is not.
+    /// Returns whether to write the refusal to the log. It is not written if the client sent no credentials, or if the
+    /// port refuses every client.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }

@@ -78,7 +78,8 @@ impl AdminConfig {
         Ok(self)
     }
 
-    /// Returns why the API and the console refuse every client, if they do: on a public address without authentication.
+    /// Returns the reason why the API and the console refuse every client: the address is public, and no authentication
+    /// is configured. Returns `None` if clients are not refused in this way.
     pub fn refusal(&self) -> Option<impl fmt::Display + use<>> {
         let has_clients = self.tls.as_ref().is_some_and(|tls| !tls.clients.is_empty());
         let is_closed = self.tokens.is_empty() && !has_clients && !is_loopback(self.address);

@@ -144,7 +144,7 @@ fn unreadable(error: SinkError) -> ApiError {
 struct DecisionsOfUid {
     on_disk: Vec<DecisionDetail>,
     in_memory: Vec<LoggedDecision>,
-    /// The number of decisions with this uid that are not loaded because they are older.
+    /// The number of further decisions with this uid. They are older than the decisions that were loaded.
     older: usize,
 }
 

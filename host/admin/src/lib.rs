@@ -78,7 +78,8 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The state of the driver that the admin port shows, and that its users can change.
+/// The parts of the driver that the admin port needs. The admin port shows their state, and its users can change some
+/// of it.
 #[derive(derive_more::Debug)]
 #[debug("Sources {{ is_stopping: {is_stopping:?}, .. }}")]
 pub struct AdminSources {
@@ -91,7 +92,7 @@ pub struct AdminSources {
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// Returns the body of `/healthz` if the front end has its own; if not, the body is `ok`.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
-    /// The values that routes of front ends use. A route finds its value by the value's type.
+    /// Values that the routes of the front end use, at most one of each type. A route asks for a value by its type.
     pub extensions: Extensions,
     /// The database of decisions, if one is configured.
     pub decisions: Option<DecisionDatabase>,

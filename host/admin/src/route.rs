@@ -23,9 +23,11 @@ use crate::{
     v1::changes,
 };
 
-/// The largest body of a request with definitions, in bytes. The body may also describe a request to evaluate.
+/// The largest body of a request with definitions, in bytes. Such a body may contain more than the definitions: that of
+/// `/v1/evaluate` also describes an admission request.
 pub(crate) const LARGE_BODY: usize = 8 << 20;
-/// The largest body, in bytes, of a described request: a review with two objects of Kubernetes' largest size.
+/// The largest body, in bytes, of a request that describes an admission request but contains no definitions. There is
+/// room for an AdmissionReview with two objects of the largest size that Kubernetes allows.
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
 /// The largest body, in bytes, of a form, and of a request with neither definitions nor a described request.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
@@ -183,7 +185,8 @@ impl ReadBody for DefinitionText {
     }
 }
 
-/// A JSON body of at most `LIMIT` bytes as an argument of a handler; a reply in JSON as its result.
+/// JSON in the signature of a handler. As an argument, it is the body of the request, which may have at most `LIMIT`
+/// bytes. As a result, it is the body of the reply.
 #[derive(Debug)]
 pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
 

@@ -146,8 +146,8 @@ impl Bcs {
         }
     }
 
-    /// Decides about a request whose body has no kind. No hooks are called for such a request. It is refused if the
-    /// upstream is a bcs-mesos-driver that could read its path as that of a route for which a kind is required.
+    /// Decides about a request whose body has no kind. No hooks are called for such a request. If the upstream is a
+    /// bcs-mesos-driver, and could take the path for that of a route that requires a kind, the request is refused.
     fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -247,8 +247,8 @@ impl Dialect for Bcs {
             | EndReason::BodyUnreadable { .. }
             | EndReason::BodyEncoded { .. } => Code::ReadBody,
             EndReason::Overloaded { .. } => Code::Driver,
-            // All other reasons mean that the request to the scheduler has failed. bcs-mesos-driver replies with status
-            // 200 in that case, so this program does too.
+            // Any other reason means that the request to the scheduler has failed, for example because the scheduler
+            // did not reply. bcs-mesos-driver reports such a failure with status 200, so this program does too.
             _ => {
                 let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");

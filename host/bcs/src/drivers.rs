@@ -53,7 +53,8 @@ pub struct Drivers {
     own: OnceLock<HeldRegistration>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
-    /// Whether the last attempt to write the target has failed, so that repeated failures are logged once.
+    /// Whether the last attempt to write the target has failed. If the next attempt fails too, that failure is not
+    /// logged.
     has_failed: AtomicBool,
 }
 
@@ -81,7 +82,8 @@ struct ParentData {
 }
 
 impl Drivers {
-    /// Prepares the agreement of this driver, which has these `ports`, with the other drivers of its cluster.
+    /// Prepares this driver to agree with the other drivers of its cluster on the table of chains to serve. `ports` are
+    /// the ports of this driver.
     pub fn new(
         zookeeper: &ZooKeeper,
         cluster: &ClusterId,
@@ -228,7 +230,8 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that lost its session has two nodes until ZooKeeper removes the old one.
+    // A driver that lost its session has two nodes until ZooKeeper removes the old node. Only the node that was created
+    // last counts, which is the one with the higher sequence number.
     let newest = entries
         .iter()
         .enumerate()

@@ -266,8 +266,9 @@ impl Registrations {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
-    /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
-    /// to a driver with an old table. Never returns.
+    /// Registers the driver while `is_ready` is true. A driver is not ready, for example, while it serves another table
+    /// than the other drivers. If it is not ready for a second, its registration is removed, so that gateways send it no
+    /// requests. Never returns.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

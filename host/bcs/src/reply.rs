@@ -50,7 +50,7 @@ pub enum Code {
     Parameter = 1_405_231,
     /// The type of a message to an application is unknown.
     MessageType = 1_405_233,
-    /// A filter of the driver, which every request passes, refused the request.
+    /// The driver has a filter that checks every request, and this filter refused the request.
     Filter = 1_405_234,
 }
 

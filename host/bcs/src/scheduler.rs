@@ -31,7 +31,8 @@ pub use self::{
 };
 use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
-/// The number of bytes of a reply's body that decide how the reply is passed on.
+/// The number of bytes that are read from the beginning of a reply's body before this program decides how to pass the
+/// reply on to the client.
 const PEEK: usize = 1024;
 
 /// If none of the servers processed the request, all of them are tried again after this pause.

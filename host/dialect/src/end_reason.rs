@@ -18,13 +18,13 @@ pub enum EndReason<'a> {
     Refused(&'a RequestRefusal),
     /// The dialect refuses the request, for example because the body is malformed.
     Rejected(&'a Rejection),
-    /// The body of a request that must be read is larger than the front end allows.
+    /// The front end must read the body of this request, but the body is larger than the front end allows.
     #[display("the request's body is larger than the {limit} bytes that are allowed here")]
     BodyTooLarge {
         /// The maximum size of the body in bytes.
         limit: usize,
     },
-    /// The body of a request that must be read did not arrive in time.
+    /// The front end must read the body of this request, but the body did not arrive in time.
     #[display("the request's body did not arrive within {limit:?}")]
     BodyTimeout {
         /// The time within which the body must arrive.
@@ -42,7 +42,7 @@ pub enum EndReason<'a> {
         /// A sentence that says why the body cannot be read.
         reason: &'a str,
     },
-    /// The body of a request that must be read is compressed.
+    /// The front end must read the body of this request, but the body is compressed.
     #[display("the request's body has the Content-Encoding `{encoding}`; send it uncompressed")]
     BodyEncoded {
         /// The value of the header `Content-Encoding`.

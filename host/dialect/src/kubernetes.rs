@@ -45,8 +45,9 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // A write with the header `Upgrade` is refused. The API server may pass such a request on to another
-            // server, which could open a connection, although the chains have only seen a write.
+            // The header `Upgrade` asks for a change of protocol, such as to WebSocket. The API server may pass the
+            // request on to another server, and that server could open a connection. The chains would have seen only a
+            // write, so the request is refused.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
@@ -201,7 +202,8 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     }
 }
 
-/// The API server would take a missing kind from the path, but hooks do not know the path.
+/// Returns the kind of the object, or refuses an object without a kind. The API server accepts such an object, and
+/// takes the kind from the path, but hooks do not see the path.
 fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     let head = object.head();
     match (&head.api_version, &head.kind) {
@@ -234,8 +236,9 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request because `what`, such as the stored object, is missing. It is fetched only if a chain applies when
-/// the head of the request is read. Here, a chain that applies was added later, before the body was read.
+/// Rejects a request because `what`, such as the stored object, is not known. When the head of the request was read, no
+/// chain applied, so the stored object was not fetched. A chain that does apply was added before the body was read. The
+/// client therefore has to send the request again.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

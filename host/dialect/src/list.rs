@@ -151,8 +151,8 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns the value at this path in the item as text. Returns `None` if the text is empty, `.` or `..`, because
-/// servers remove such segments from a path.
+/// Returns the string or number at this path in the item, as a segment of a URL path. Returns `None` if there is none,
+/// or if it is empty, `.` or `..`: servers remove segments like these from a path.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {

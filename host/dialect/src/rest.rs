@@ -110,13 +110,13 @@ pub enum RouteProblem {
 struct PreparedRoute {
     route: RestRoute,
     template: Router<()>,
-    /// The path template in lower case, except for the names of its parameters. Paths are matched with it as in a
-    /// server that ignores case.
+    /// The path template in lower case, except for the names of its parameters. It shows whether a server that ignores
+    /// case could match a path to this route.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
-    /// `None` if the path of the client's request is used.
+    /// The path from which the stored object is fetched; `None` if it is the path of the client's request.
     stored_path: Option<StoredPath>,
     spelling: EnforcedSpelling,
     object_spelling: EnforcedSpelling,
@@ -348,8 +348,8 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let replaced = pointer.and_then(|pointer| replace_at(body, pointer, object));
-        // `read` has already found the object at this pointer, so replacing it does not fail. `replaced` is `None` only
-        // if the request has no route.
+        // `replaced` is `None` only if the request has no route; the text of the object is then the whole body. If
+        // there is a route, `read` has already found an object at this pointer, so replacing it succeeds.
         Ok(replaced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 

@@ -5,7 +5,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathTemplate<P> {
-    /// The placeholders. Each has the text that stands between it and the placeholder before it.
+    /// Each placeholder with the text before it. In `/v1/job/{id}/plan`, the placeholder is `{id}` and the text is
+    /// `/v1/job/`.
     parts: Vec<(String, P)>,
     end: String,
 }

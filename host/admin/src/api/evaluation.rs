@@ -22,7 +22,7 @@ pub struct DescribedRequest {
     /// only an old object, and otherwise `CREATE`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The type of the object, such as `apps/v1/Deployment`, if no object is given.
+    /// The version and kind of the object, such as `apps/v1/Deployment`, if neither `object` nor `oldObject` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The resource, such as `pods` or `pods/status`. Default: guessed from the kind.

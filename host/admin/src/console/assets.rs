@@ -68,9 +68,9 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page that was made by an older or newer version of this program asks for another directory than `DIRECTORY`.
-    // The page gets the asset of this version all the same. The browser must not cache the asset, because the asset may
-    // not fit the page.
+    // The name of the directory contains a hash of the assets. If the browser asks for another directory than
+    // `DIRECTORY`, the page comes from an older or newer version of this program. The browser gets the asset of this
+    // version, but must not cache it, because the asset may not fit the page.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

@@ -19,7 +19,8 @@ use crate::{
 
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// The fields of a form that changes something, and the user with the role Admin who sent it in at most `LIMIT` bytes.
+/// A form with which a user with the role Admin changes something: the user's session, and the fields of the form. The
+/// body of the form may have at most `LIMIT` bytes.
 #[derive(Debug)]
 pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,

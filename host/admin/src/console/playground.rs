@@ -47,7 +47,8 @@ pub(super) fn router() -> Router<Api> {
         .route("/playground/test-case", axum::routing::post(test_case))
 }
 
-/// The name of the edited chain in error messages. A script marks the lines of such messages.
+/// The name of the edited chain in error messages, such as `chain:9:7: spec.stages: missing`. A script on the page uses
+/// such a message to mark the line with the mistake.
 const NAME: &str = "chain";
 
 const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1
@@ -191,8 +192,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // The example request of this front end is not a Kubernetes request, and the example chain would not handle
-            // it. So a live chain is shown instead.
+            // The front end has an example request of its own, which is not a Kubernetes request. The example chain
+            // handles only Kubernetes requests, so the page shows a live chain instead.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };

@@ -36,7 +36,8 @@ const MOST_SESSIONS: usize = 128;
 pub(crate) struct Session {
     pub(super) caller: Caller,
     pub(super) role: AdminRole,
-    /// The secret in every form of a page. Pages of other sites cannot read it, so they cannot send such forms.
+    /// A secret that the console writes into each form, and expects back when the form is sent. Pages of other sites
+    /// cannot read the secret, so the console does not accept forms from them.
     pub(super) form_key: Arc<str>,
     pub(super) sources: Arc<AdminSources>,
     /// The id in the session's cookie; `None` for a user who did not sign in with a token.
@@ -286,7 +287,7 @@ mod tests {
             (&["admittances=a"], false, None),
             (&["admittance"], false, None),
             (&[], false, None),
-            // Another site could have set a cookie without the prefix `__Host-`.
+            // With TLS, a cookie without the prefix `__Host-` is ignored, because another site could have set it.
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {

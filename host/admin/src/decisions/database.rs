@@ -304,8 +304,8 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the rows of the table `admittance_passages` for this decision: (chain, stage, id of the decision). A filter
-/// may name a chain without a stage, or a stage without a chain. Such filters need the rows in which the stage or the
+/// Returns the rows of the table `admittance_passages` by which a filter finds this decision: (chain, stage, id of the
+/// decision). A filter may name only a chain, or only a stage. For such filters, there are also rows whose stage or
 /// chain is empty.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();

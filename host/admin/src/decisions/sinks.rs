@@ -1,4 +1,5 @@
-//! Writes decisions to disk and servers without delaying requests. Decisions for a full queue are dropped and counted.
+//! Writes decisions to disk and servers without delaying requests. If the queue of a disk or server is full, further
+//! decisions are dropped and counted.
 
 mod events;
 mod http;

@@ -20,7 +20,7 @@ const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 /// The maximum number of simultaneous replies of `/v1/applies`. Each may evaluate all conditions with a large object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
-/// The name by which messages refer to the definitions if the request gives none.
+/// The name of the client's definitions in error messages, unless the request gives another name, such as a file name.
 const NAME: &str = "definitions";
 
 pub(super) fn routes() -> [Route; 2] {
@@ -79,8 +79,8 @@ pub(crate) async fn evaluated(
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
-/// Evaluates the request `described` with the chains and settings that `request` selects. The request that `request`
-/// itself describes is not used.
+/// Evaluates the admission request `described`. The chains and settings are taken from `request`; the admission request
+/// that `request` contains is ignored.
 pub(crate) async fn evaluated_as(
     api: &Api,
     caller: Option<Caller>,

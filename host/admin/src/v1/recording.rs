@@ -96,7 +96,8 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     config.redact = redact;
     let recording = call.api.sources.host.record(config);
     let (lines, waiting) = mpsc::channel(WAITING);
-    // A separate task makes the recording, so that it ends after this time even if the client reads nothing.
+    // The recording runs in a task of its own. It thus ends after `seconds` even if the client does not read any
+    // records.
     tokio::spawn(async move {
         let _permit = permit;
         let _ = tokio::time::timeout(Duration::from_secs(seconds), send(recording, count, lines)).await;

@@ -5,8 +5,8 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The file name in the location of a mistake in the client's own definition. Messages to the client leave out this
-/// location, because the client knows no file.
+/// The file name under which mistakes in the client's own definition are located. The client sent no file of this name,
+/// so messages to the client leave the location out.
 pub(super) const BODY: &str = "body";
 
 /// The maximum number of mistakes in a reply.

@@ -30,8 +30,8 @@ impl StoredBcsDefinition {
         })
     }
 
-    /// Returns the text of the definition after an update to `object`. If the stored definition is valid, its name and
-    /// namespace are kept.
+    /// Returns the new text of the stored definition when a client updates it to `object`. The name and namespace stay
+    /// those of the stored definition, provided that the stored definition is valid.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

@@ -64,7 +64,8 @@ struct DriverReading<'a> {
 }
 
 impl DriverReading<'_> {
-    /// Reads and watches a node. Adds to `due` what must be read next.
+    /// Reads and watches a node. If the result shows that further nodes must be read, such as those of new drivers,
+    /// adds them to `due`.
     async fn read(
         &mut self,
         node: &WatchedNode,

@@ -79,8 +79,8 @@ pub(super) async fn custom_resources(
         && let Some(namespace) = namespace_of(&body)
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
-        // The custom resource is sent all the same. If its namespace does not exist, the kube-apiserver replies with an
-        // error that says so.
+        // The error is only logged, and the custom resource is sent nevertheless. If the namespace does not exist, the
+        // reply of the kube-apiserver says so.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {

@@ -47,9 +47,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Writes a definition whose operation and kind no other definition may have, because BCS does not allow two such
-    /// definitions. Another program may write one at the same time, and Kubernetes has no transactions. So the other
-    /// definitions are checked before the write, and once more after it.
+    /// Writes a definition, and makes sure that no other definition has its operation and kind. Another program may
+    /// write such a definition at the same time, and Kubernetes has no transactions to prevent this. The other
+    /// definitions are therefore checked before the write, and once more after it.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),

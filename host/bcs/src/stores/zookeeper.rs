@@ -27,7 +27,8 @@ use crate::{
 };
 
 const SCHEME: &str = "zookeeper";
-/// The longest duration of a read or a commit, with all of its requests.
+/// The longest duration of a read or a commit. Both make several requests to ZooKeeper, which must all be done in this
+/// time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed read, if the session with ZooKeeper still exists.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -119,8 +120,8 @@ impl ZooKeeperStore {
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // A receiver may begin to wait only after a node has changed. The sender must still exist then, so it is
-            // kept until all receivers are dropped.
+            // A receiver may begin to wait only after a node has changed, and needs the sender even then. The sender is
+            // therefore kept until all receivers are dropped.
             over.closed().await;
         });
         LastNodeRead::Watched {
@@ -140,9 +141,9 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// Checks that no other definition has the operation and kind of a changed one. Returns a write of the root node,
-    /// which fails if another program has changed an operation or kind since this check. Returns `None` if the changes
-    /// set no new operation or kind.
+    /// Checks that the changed definitions do not take an operation and kind that another definition already has.
+    /// Returns a write of the root node, to be made together with the changes. That write fails if another program has
+    /// changed an operation or kind since this check. Returns `None` if the changes set no new operation or kind.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
         if changes
             .iter()
@@ -235,8 +236,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // Other servers may already have newer data than the server of this session. After `sync`, it has the same
-        // data.
+        // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {

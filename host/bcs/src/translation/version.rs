@@ -107,7 +107,8 @@ pub(super) fn object_metadata(kind: RequiredKind, metadata: CheckedView<'_>) -> 
     into
 }
 
-/// A label of the object is added if the template has no label with its key.
+/// Returns the metadata of the template, with the object's name and namespace. Labels of the object are added, unless
+/// the template already has a label with the same key.
 fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {

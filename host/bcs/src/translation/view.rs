@@ -59,9 +59,9 @@ impl<'a> CheckedView<'a> {
     }
 }
 
-/// Copies into `into` the members of `from` that bcs-mesos-driver would drop. Members named in `read` are not copied,
-/// because they are already translated. Members that have the name of a field of the scheduler are not copied either:
-/// the scheduler could refuse their values, or use values that nobody has checked.
+/// Copies those members of `from` into `into` that bcs-mesos-driver does not know and drops. A member that is named in
+/// `read` is not copied, because it is already translated. A member that has the name of a field of the scheduler is
+/// not copied either: the scheduler could refuse its value, or use a value that nobody has checked.
 pub(super) fn keep_others(
     from: CheckedView<'_>,
     read: &[&str],

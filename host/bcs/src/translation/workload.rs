@@ -37,13 +37,14 @@ const DAEMONSET: [&str; 6] = [
 /// The optional keys of the scheduler's `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// `text` is the text of the whole object.
+/// Translates the client's `object` into the body of the request to the scheduler. `text` is the JSON text of `object`.
 pub(super) fn workload(
     kind: RequiredKind,
     object: CheckedView<'_>,
     text: &RawValue,
 ) -> Result<Vec<u8>, TranslationFault> {
-    // The scheduler makes IDs of taskgroups from the name, and splits them at dots.
+    // The scheduler puts the object's name into the IDs of taskgroups, and later splits these IDs at dots. The name
+    // must therefore not contain a dot.
     if object.at("metadata").at("name").text().contains('.') {
         return Err(TranslationFault::Name);
     }
@@ -97,8 +98,8 @@ fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, Translation
 /// `BcsDaemonsetDef` itself.
 fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let mut into = object_metadata(RequiredKind::Daemonset, object.at("metadata"));
-    // The key `version` of a `BcsDaemonsetDef` contains the translated `Version`. If the client's metadata has a field
-    // of this name, the field is left out.
+    // The key `version` of a `BcsDaemonsetDef` must contain the translated `Version`. A key of the same name in the
+    // client's metadata is therefore removed.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert(
         "version".to_owned(),

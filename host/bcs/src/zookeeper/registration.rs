@@ -104,8 +104,8 @@ impl HeldRegistration {
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // The task that keeps the node sends the states. When the task has removed the node, it ends. `changed` then
-        // returns an error, which ends this loop.
+        // This loop waits until the node is removed. The task that keeps the node then ends and drops the sender of the
+        // states, so `changed` returns an error.
         while states.changed().await.is_ok() {}
     }
 }

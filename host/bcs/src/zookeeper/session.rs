@@ -22,8 +22,8 @@ use crate::zookeeper::{
 
 /// The pause before a retry after an error other than a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a retry after the connection was lost. It can be short, because the retry then waits for a new
-/// connection.
+/// The pause before a retry after the connection was lost. A short pause suffices, because the retry does not send
+/// anything before there is a new connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that [`ZooKeeper::client`] waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -10,18 +10,19 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// The definitions of one test, which it can change as another program would.
+/// The definitions that the store of a test reads. The test can also change them without the store, to simulate a
+/// change by another program.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
     /// Whether the store writes several changes in one transaction.
     const TAKES_SEVERAL: bool;
 
-    /// Whether the store has a schema, because of which it refuses documents that are not JSON objects.
+    /// Whether the store has a schema. A store with a schema refuses a document that is not a JSON object.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates a fixture. A test that calls [`lose`](Self::lose) sets `is_to_be_lost`. The fixture then has a server of
-    /// its own, so that other tests do not lose theirs.
+    /// Creates a fixture. `is_to_be_lost` is true for a test that calls [`lose`](Self::lose), which makes the server of
+    /// the fixture unreachable. Such a fixture gets a server that no other test uses.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Opens a new store of this fixture's definitions.
@@ -32,7 +33,7 @@ pub(crate) trait StoreFixture: Sized {
 
     async fn remove(&self, path: &Path);
 
-    /// Makes the definitions unreachable, in the same way as a failure of the server would. `restore` ends this.
+    /// Makes the definitions unreachable until `restore` is called, to simulate a failure of the server.
     async fn lose(&mut self);
 
     async fn restore(&mut self);
@@ -182,7 +183,7 @@ pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
-    // The future of `changed` is dropped before it completes. The change that follows must be noticed all the same.
+    // This drops the future of `changed` before it completes. The store must nevertheless notice the next change.
     let _ = store.changed().now_or_never();
     ground.put(&path, &hooks("second")).await;
     let _ = store.changed().now_or_never();

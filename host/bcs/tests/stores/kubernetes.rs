@@ -330,8 +330,8 @@ async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
     }
     each_rule!(one_after_another, BorrowedApiServer);
     each_rule_of_shared!(one_after_another, BorrowedApiServer);
-    // The server is in a static, which is never dropped. Taking the server out of the static drops it, and thereby
-    // stops it.
+    // A static is not dropped when the tests end. The server is therefore taken out of the static here, which drops and
+    // stops the server.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();
     }

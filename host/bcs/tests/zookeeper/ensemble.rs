@@ -85,8 +85,8 @@ pub(crate) struct TestZooKeeper {
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// Whether the server is kept in a static, which is never dropped. The keeper process then removes the directory of
-    /// the server.
+    /// Whether the server is kept in a static. A static is never dropped, so the directory of the server is not removed
+    /// by a drop, but by the keeper process.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<RunningEnsemble>,
@@ -248,7 +248,8 @@ impl Ensemble {
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
-        // All servers are started before the first is waited for: none becomes ready before a majority runs.
+        // No server becomes ready before a majority of the servers runs. All servers are therefore started before the
+        // test waits for one of them.
         servers.iter_mut().for_each(TestZooKeeper::launch);
         servers.iter_mut().for_each(TestZooKeeper::until_serving);
         Self { servers }

@@ -36,7 +36,8 @@ pub(crate) fn expire(address: &str, session: i64) {
     assert!(!rest.is_empty(), "the session {session:#x} was not closed");
 }
 
-/// Returns a session's password: 16 bytes of Java's `Random`, with a seed that ZooKeeper makes from the number.
+/// Returns the password that ZooKeeper gives to the session with this ID: 16 bytes of Java's `Random`, with a seed that
+/// ZooKeeper makes from the ID.
 fn password(session: i64) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

@@ -51,7 +51,7 @@ impl OldServer {
         &self.address
     }
 
-    /// Returns the numbers of the operations that clients used although ZooKeeper 3.4 lacks them.
+    /// Returns the numbers of the operations that clients have used but that ZooKeeper 3.4 does not support.
     pub(crate) fn unknown(&self) -> Vec<i32> {
         self.unknown.lock().unwrap().clone()
     }

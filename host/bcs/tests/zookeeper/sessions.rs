@@ -19,8 +19,8 @@ async fn a_session_that_expired_is_followed_by_another() {
     let lost = until(&mut states, |state| !state.is_connected()).await;
     assert!(matches!(&lost, SessionState::Lost { .. }), "{lost:?}");
     let second = session(&zookeeper, Some(first)).await;
-    // The server keeps the connection of an expired session open for a while, so the test waits until only the second
-    // session is left.
+    // The server keeps the connection of the first session open for a while, although that session has expired. The
+    // test therefore waits until only the second session is left.
     let only_second = async {
         while server.sessions() != [second.0] {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -148,8 +148,8 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         (request.kind.to_string(), request.name.as_str()),
         ("v1/Pod".to_owned(), "a")
     );
-    // The query asks for a dry run with both of these bodies. The API server ignores the query if the body is not
-    // empty.
+    // The query of both requests asks for a dry run. It has an effect only in the request without a body, because the
+    // API server ignores the query if there is a body.
     delete.uri = "/api/v1/namespaces/n/pods/a?dryRun=All".parse().unwrap();
     for (body, expected) in [("", true), (r#"{"kind":"DeleteOptions"}"#, false)] {
         let Ok(BodyReading::Fixed { request, .. }) = read(&delete, body) else {

@@ -50,8 +50,8 @@ impl MatchedRoute {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Returns this route with its parameters in lower case, to compare it with the route that a server that ignores
-    /// case would find.
+    /// Returns this route with the values of its parameters in lower case. A server that ignores case may find a route
+    /// for the same request, and the two can then be compared.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -73,8 +73,8 @@ impl Rest {
             .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a lenient server could find another route for this path than the route `first`. A server that
-    /// ignores case is lenient, for example.
+    /// Returns whether a lenient server, such as one that ignores case, could find a route other than `first` for this
+    /// path.
     fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -107,8 +107,8 @@ impl Rest {
             ));
         }
         let Some(lenient) = path::lenient(path) else {
-            // A path that is encoded too often is refused. An exception is a known method that no route has: the
-            // request then belongs to no route, whatever its path means.
+            // The path could mean too many things, for example because it is encoded several times. The request is
+            // refused, unless its method is a known one that no route has: no route can match it then.
             if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
                 return Ok(None);
             }

@@ -12,8 +12,8 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A patch from a client. The patch is applied to a document that has the stored object at the same place as the bodies
-/// of the route.
+/// A patch from a client. Its paths begin at the root of a request's body, in which the object may be only a member,
+/// such as `Job`. The stored object is therefore put into a document at the same place before the patch is applied.
 pub(super) enum ClientPatch {
     /// A merge patch with its keys in the spelling that the route configures.
     Merge(MergePatch),

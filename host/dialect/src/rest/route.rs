@@ -29,7 +29,8 @@ pub enum UnmatchedWrites {
     /// Refuses the request, so that no write bypasses the chains.
     #[default]
     Refuse,
-    /// Forwards the request unchanged. A request that a lenient server could match to a route is refused all the same.
+    /// Forwards the request unchanged, unless a lenient server could match the request to a route: then the request is
+    /// refused.
     Pass,
 }
 

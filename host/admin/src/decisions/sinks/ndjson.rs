@@ -104,7 +104,8 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // The part that was written is cut off, because the whole batch is written again after an error.
+        // After this error, the caller writes the whole batch again. Lines that were already written are therefore
+        // removed from the file.
         let _ = file.set_len(before);
         return Err(error);
     }

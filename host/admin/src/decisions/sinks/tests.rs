@@ -220,8 +220,8 @@ async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The queue has room for ten decisions and a half, because some decisions are a little larger than `size`. Nothing
-    // is taken out of the queue while the decisions are put into it.
+    // The queue has room for ten decisions. Some decisions are a little larger than `size`, so half a decision is
+    // added. Nothing is taken out of the queue while the decisions are put into it.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);
     let ends = async {

@@ -11,7 +11,7 @@ use crate::scheduler::definitions_reply;
 #[test]
 #[rustfmt::skip]
 fn an_update_is_sent_to_the_application_that_its_body_names() {
-    // (source of the expectation, method, path, expected target of the request to the scheduler)
+    // (section or source file with this rule, method, path, expected target of the request to the scheduler)
     for (source, method, path, expected) in [
         ("1.3", "PUT", "applications?instances=1&args=resource", "POST /v1/apps/ns/app-test/update?instances=1&args=resource"),
         ("1.3, nothing asked", "PUT", "applications", "POST /v1/apps/ns/app-test/update?instances=&args="),
@@ -49,8 +49,8 @@ fn messages_are_translated_for_the_scheduler() {
             "Status": "", "Message": "", "CompleteTime": 0, "CreateTime": 0,
         })
     };
-    // (source of the expectation, path, type and data of the client's message, expected target and message at the
-    // scheduler)
+    // (section or source file with this rule, path, type and data of the client's message, expected target and message
+    // at the scheduler)
     for (source, path, kind, data, target, expected) in [
         ("6 documented pair", application, "signal", json!({"processname": "myprocess", "signal": 12}), "POST /v1/apps/test/a/message", message(2, "Sig", json!({"Signal": 12, "ProcessName": "myprocess"}))),
         ("1.3 to a taskgroup", taskgroup, "signal", json!({"signal": 9}), "POST /v1/apps/test/a/message/t", message(2, "Sig", json!({"Signal": 9, "ProcessName": ""}))),
@@ -75,7 +75,7 @@ fn messages_are_translated_for_the_scheduler() {
 #[test]
 #[rustfmt::skip]
 fn bodies_of_the_right_kind_are_forwarded_unchanged() {
-    // (source of the expectation, method, path, body, expected target of the request to the scheduler)
+    // (section or source file with this rule, method, path, body, expected target of the request to the scheduler)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "/namespaces/n/configmaps", r#"{"kind":"configmap" , "datas":{}}"#, "POST /v1/configmap"),
         ("1.3", "PUT", "/namespaces/n/configmaps", r#"{"Kind":"configmap"}"#, "PUT /v1/configmap"),
@@ -97,7 +97,7 @@ fn bodies_of_the_right_kind_are_forwarded_unchanged() {
 #[test]
 #[rustfmt::skip]
 fn custom_resource_definitions_get_the_api_version_apiextensions_v1beta1() {
-    // (source of the expectation, method, path, body, expected request to the scheduler)
+    // (section or source file with this rule, method, path, body, expected request to the scheduler)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "", r#"{"kind":"K","apiVersion":"v4","x":1}"#, r#" {"kind":"K","apiVersion":"apiextensions.k8s.io/v1beta1","x":1}"#),
         ("1.3", "PUT", "/a.b", "{}", r#"/a.b {"apiVersion":"apiextensions.k8s.io/v1beta1"}"#),
@@ -108,7 +108,7 @@ fn custom_resource_definitions_get_the_api_version_apiextensions_v1beta1() {
         let got = describe(translate(&head, &Bytes::from(body)));
         assert_eq!(got, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");
     }
-    // (source of the expectation, the scheduler's reply, expected reply to the client)
+    // (section or source file with this rule, the scheduler's reply, expected reply to the client)
     for (source, reply, expected) in [
         ("1.3 the first place", r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","of":"apiextensions.k8s.io/v1beta1"}"#, r#"{"apiVersion":"v4","of":"apiextensions.k8s.io/v1beta1"}"#),
         ("customresource.go", r#"{"apiVersion":"v1","kind":"Status"}"#, r#"{"apiVersion":"v1","kind":"Status"}"#),

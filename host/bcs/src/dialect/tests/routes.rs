@@ -52,7 +52,7 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
 #[rustfmt::skip]
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
-    // (source of the expectation, method, path below `/mesosdriver/v4`, expected request to the scheduler)
+    // (section or source file with this rule, method, path below `/mesosdriver/v4`, expected request to the scheduler)
     for (source, method, path, expected) in [
         ("1.3 applications", "DELETE", "/namespaces/n/applications/a?enforce=1", "DELETE /v1/apps/n/a?enforce=1&kind=application"),
         ("1.3 applications, nothing asked", "DELETE", "/namespaces/n/applications/a", "DELETE /v1/apps/n/a?enforce=&kind=application"),

@@ -233,8 +233,8 @@ fn a_process_is_forwarded_with_all_its_fields() {
 #[rustfmt::skip]
 fn the_scheduler_gets_defaults_and_derived_values() {
     let container = "/spec/template/spec/containers/0";
-    // (source of the expectation, kind, path in the object, value to set at that path, path in the scheduler's request,
-    // expected value at that path)
+    // (section or source file with this rule, kind, path in the object, value to set at that path, path in the
+    // scheduler's request, expected value at that path)
     // With the value `None`, the path is removed from the object.
     for (source, kind, place, value, sent_place, expected) in [
         ("1.5 empty namespace", "application", "/metadata/namespace", None, "/RunAs", json!("defaultGroup")),
@@ -280,7 +280,8 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         ("create.go secrets", "application", "C/secrets", Some(json!([{"secretName": "s"}])), "/Container/0/Secrets", json!([{"secretName": "s"}])),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/NetLimit", json!({"egressLimit": 5})),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/DataClass/NetLimit", json!({"egressLimit": 5})),
-        // A key may have any case in the client's body. It is forwarded in the documented spelling.
+        // The client may write a key in any case, such as `NETWORKTYPE`. The key is forwarded in the documented
+        // spelling, such as `networkType`.
         ("5 Go takes keys in any case", "application", "/spec/template/spec/NETWORKTYPE", Some(json!("cni")), "/raw_json/spec/template/spec/networkType", json!("cni")),
         ("5 Go takes keys in any case", "application", "C/Image", Some(json!("other")), "/Container/0/Docker/Image", json!("other")),
     ] {
@@ -313,8 +314,9 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // bcs-mesos-driver does not read the keys `dataClass`, `Docker` and `limitresoures`. The scheduler ignores case,
-    // and has fields with these names. So the keys are not copied into the scheduler's container.
+    // bcs-mesos-driver ignores the keys `dataClass`, `Docker` and `limitresoures`. The scheduler ignores case, and
+    // would take them for its own fields of these names. They must therefore not be copied into the scheduler's
+    // container.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});

@@ -27,7 +27,7 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     let good = r#"{"containers":[{}]}"#;
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
     let pod = |kind: &str, spec: &str| object(kind, &format!(r#","spec":{{"template":{{"spec":{spec}}}}}"#));
-    // (source of the expectation, kind of the route, body, expected code, expected message)
+    // (section or source file with this rule, kind of the route, body, expected code, expected message)
     // The name of the program, which stands at the beginning of every message, is left out here. If an expected message
     // ends with `: `, the actual message has more text after it.
     for (source, route, body, code, message) in [
@@ -135,7 +135,8 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
 #[rustfmt::skip]
 fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source of the expectation, scheduler's status, scheduler's body, expected reply to the client with status 200)
+    // (section or source file with this rule, scheduler's status, scheduler's body, expected reply to the client with
+    // status 200)
     for (source, status, body, expected) in [
         ("2.2 created", 200, r#"{"result":true,"code":0,"message":"success","data":null}"#, None),
         ("6 create twice", 200, r#"{"result":false,"code":1405201,"message":"(bcs-scheduler):admission already exist","data":null}"#, None),
@@ -205,7 +206,7 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
-    // (source of the expectation, method, path, BCS-ClusterID, expected result)
+    // (section or source file with this rule, method, path, BCS-ClusterID, expected result)
     // The result is the operation of the hooks that run, `pass` if no hooks run, or a refusal.
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),

@@ -40,8 +40,8 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     name
 }
 
-/// Returns whether a name ends with a digest, as all derived names do. A definition with such a name gets a derived
-/// name itself, so that it cannot have the name of another definition's resource.
+/// Returns whether a name ends with a digest, as the derived names of resources do. If the name of a definition ends in
+/// this way, its resource gets a derived name too. Otherwise, two definitions could get resources of the same name.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -64,8 +64,7 @@ impl NodeReader {
             let watches = HashMap::new();
             *kept = SessionWatches { session, watches };
         }
-        // Other servers may already have newer data than the server of this session. After `sync`, it has the same
-        // data.
+        // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
         client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();

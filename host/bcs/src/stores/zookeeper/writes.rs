@@ -13,9 +13,9 @@ pub(super) struct NodeWrite {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all of these writes in one transaction, so that either all of them succeed or none. The transactions of
-/// ZooKeeper 3.4 cannot create nodes as those of newer versions do. New nodes are therefore created before the
-/// transaction, without data. The transaction then writes their data.
+/// Makes all of these writes in one transaction, so that either all of them succeed or none. ZooKeeper 3.4 does not
+/// support the operation with which newer versions create nodes in a transaction. New nodes are therefore created
+/// before the transaction, without data. The transaction then writes their data.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [NodeWrite],
@@ -59,8 +59,8 @@ pub(super) async fn transact(
     }
     if done.is_err() {
         for path in created {
-            // If the deletion fails, a node without data is left behind. Definitions always have data, so the node does
-            // no harm.
+            // If this request fails too, the new node stays without data. That does no harm, because a node without
+            // data is not a definition.
             let _ = client.delete(&path, Some(0)).await;
         }
     }

@@ -25,7 +25,8 @@ const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct PendingNode {
     session: SessionId,
-    /// The unique prefix of the node's name, by which the node is found if the response was lost.
+    /// The beginning of the node's name, which is unique. If the connection is lost before ZooKeeper has confirmed the
+    /// creation of the node, the node is found by this prefix.
     prefix: String,
     /// `None` until the response to the node's creation has arrived.
     path: Option<String>,
@@ -293,7 +294,7 @@ fn check(registration: &NodeRegistration) -> Result<(), &'static str> {
 }
 
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // Other servers may already have newer data than the server of this session. After `sync`, it has the same data.
+    // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),
