@@ -157,7 +157,8 @@ impl MutationWalk<'_> {
                 return Ok(false);
             }
             if let Some(value) = whole {
-                // If several items match, only the first is replaced, as in Gatekeeper.
+                // Several items may have the same key. Gatekeeper replaces only the first of these items, and so does
+                // this program.
                 return self.replace(item, value.clone());
             }
             is_changed |= self.at(item, index + 1)?;

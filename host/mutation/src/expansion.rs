@@ -94,7 +94,8 @@ impl Generation {
             );
             Failure::new(FailureKind::Error, message)
         })?;
-        // As in Gatekeeper, the request to create the object has no user, because a controller will send it.
+        // The generated object is not in the client's request: a controller will create the object later. So the stage
+        // sees a request to create the object, which has no user, as in Gatekeeper.
         let mut seen = request.clone();
         seen.operation = Operation::Create;
         seen.resource = self.kind.guess_resource();

@@ -23,8 +23,8 @@ impl ImageParts {
         format!("{domain}{slash}{path}{tag}")
     }
 
-    /// Returns whether the first segment of `path` looks like a domain, such as `example.com` in `example.com/nginx`.
-    /// In an image's name that begins with this path, the segment would be taken for the registry.
+    /// Returns whether the first segment of `path` looks like a domain, as in `example.com/nginx`. An image whose name
+    /// begins with such a path seems to come from the registry `example.com`.
     pub fn path_has_domain(&self) -> bool {
         self.path
             .as_deref()

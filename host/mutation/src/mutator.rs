@@ -52,7 +52,8 @@ pub struct Mutator {
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
-    /// The mutator's path tests. Each consists of the index of a step, and whether the value at this step must exist.
+    /// The mutator's path tests: the index of a step in the location, and whether the object must (`true`) or must not
+    /// (`false`) have a value at this step.
     pub(crate) tests: Vec<(usize, bool)>,
 }
 
@@ -68,7 +69,8 @@ pub enum PathTestError {
         /// The location of the mutator.
         location: String,
     },
-    /// Two tests contradict each other: one forbids a value at this path, the other demands it or a value inside it.
+    /// Two path tests contradict each other. One of them says that there must be no value at this path, and the other
+    /// one says that there must be a value at this path, or below it.
     #[error("the tests contradict each other: {0} must not exist, and what must exist is there or in it")]
     Contradiction(String),
 }
@@ -203,8 +205,8 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // Gatekeeper has the same limit: one round for each mutator, and a last round in which no mutator changes
-            // the object.
+            // The limit of Gatekeeper: each mutator may need a round of its own, and a last round finds that nothing
+            // changes any more.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };

@@ -100,7 +100,8 @@ fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(_) => !NOT_PUBLIC_V4
             .iter()
             .any(|(network, length)| is_in((*network).into(), *length)),
-        // NAT64 translates addresses with this prefix to IPv4 addresses (RFC 6052), which have to be public.
+        // An IPv6 address with this prefix stands for an IPv4 address, which is in its last four bytes (NAT64, RFC
+        // 6052). The IPv6 address is public if this IPv4 address is public.
         IpAddr::V6(v6) if is_in(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0).into(), 96) => {
             let [.., a, b, c, d] = v6.octets();
             is_public(Ipv4Addr::new(a, b, c, d).into())

@@ -14,7 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::OutboundAnswer;
 
-/// The key of a cached response: everything on which the response may depend, including grant and headers.
+/// The key of a cached response. It contains all that the response may depend on: the networks and the credential of
+/// the plugin's grant, the URI, and the headers of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ResponseCacheKey {
     networks: Vec<IpNet>,
@@ -97,13 +98,14 @@ impl CacheEntries {
 
 pub(crate) enum CacheLookup {
     Answer(OutboundAnswer),
-    /// The response is stale. A request with these headers asks the server whether it is still valid.
+    /// The cached response is stale. To find out whether the response is still valid, the request is sent to the server
+    /// with these headers, such as `If-None-Match`.
     Revalidate(Arc<StoredResponse>, HeaderMap),
     Send,
 }
 
-/// The options of the cache. It is private: a response is used again only for requests with the same grant and headers.
-/// A response counts as fresh only as long as its server says, so nothing is guessed.
+/// The options of the cache. The cache counts as private (not `shared`), because a cached response is only used for
+/// requests with the same grant and headers. A response without an expiry time is never fresh: no lifetime is guessed.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
@@ -186,7 +188,8 @@ impl ResponseCache {
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// Returns the stored response if the server's reply `head` confirms it; otherwise removes it.
+    /// Returns the cached response if the server says in `head`, for example with status 304, that the response is
+    /// still valid. Otherwise, removes the response from the cache.
     pub(crate) fn validated(
         &self,
         key: ResponseCacheKey,

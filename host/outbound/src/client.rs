@@ -28,8 +28,8 @@ use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{OutboundConfig, address::GrantResolver};
 
-/// The time limit for connecting to a server. If the first SYN is lost, TCP sends it again after one second, which
-/// leaves a second for the reply.
+/// The time limit for connecting to a server. If the first packet is lost, TCP sends it again after one second. The
+/// server then has one more second to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time after which an idle connection to a server is closed.

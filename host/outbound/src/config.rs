@@ -18,7 +18,8 @@ pub struct OutboundConfig {
     pub cache_size: u64,
     /// The credentials that grants may use, by name.
     pub credentials: BTreeMap<String, Credential>,
-    /// IP addresses of host names that are not looked up in DNS. A grant must allow such an address, like one from DNS.
+    /// The IP addresses of these host names are configured here, so the names are not looked up in DNS. A grant must
+    /// allow such an address, in the same way as an address from DNS.
     pub resolve: BTreeMap<String, IpAddr>,
 }
 

@@ -28,7 +28,8 @@ const OF_THE_HOST: [HeaderName; 11] = [
     header::UPGRADE,
 ];
 
-/// Checks and converts a plugin's request, which must not contain the header `credential`: the caller adds it.
+/// Checks and converts a plugin's HTTP request. The request must not contain the header `credential`, because the host
+/// adds the credential to the request itself.
 pub(crate) fn parse(
     request: HttpRequest,
     credential: Option<&HeaderName>,

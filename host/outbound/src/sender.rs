@@ -98,8 +98,9 @@ impl Outbound {
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // A server may carry out a request long before it answers. So the cached responses are removed twice: before
-        // the request is sent, and after the answer.
+        // This request may change what the server returns for the URI, so the cached responses are removed before the
+        // request is sent. Another request may cache an old response before the server answers this one, so they are
+        // removed again after the answer.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }
@@ -148,7 +149,8 @@ impl Outbound {
         }
     }
 
-    /// Returns the credential that the grant names. Fails if it may not be sent to the origin.
+    /// Returns the credential that the grant names. Fails if this credential must not be sent to the origin of the
+    /// grant.
     fn credential(&self, grant: &HttpGrant) -> Result<Option<&Credential>, HttpError> {
         let Some(name) = &grant.credential else {
             return Ok(None);
@@ -175,7 +177,8 @@ impl Credential {
     }
 }
 
-/// Reads the value of the header from the credential's file. If that fails, the plugin is not told why.
+/// Reads the secret from the credential's file, and returns the value of the header that contains the secret. If that
+/// fails, the log says why, but the plugin only gets a general error.
 async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);

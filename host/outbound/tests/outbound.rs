@@ -162,7 +162,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Rece
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: ReceivedPaths) {
     let service = service_fn(move |request| answer(request, seen.clone()));
-    // The result is ignored, because it only says how the client disconnected.
+    // An error is ignored here: it only means that the client has closed the connection in an unusual way.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -273,8 +273,8 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // The connection of this request stays open. Requests with the other grants must not use it, because these grants
-    // do not allow its address.
+    // This request leaves an open connection to 127.0.0.1 in the pool. The grants `narrow` and `open` do not allow this
+    // address, so their requests must not use the open connection.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);
@@ -487,8 +487,8 @@ async fn responses_are_cached_as_their_headers_allow() {
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
         assert_eq!(scene.seen(), requests, "{path}");
     }
-    // A request with one of these headers is not answered from the cache. For example, `x-api-key` may contain the
-    // plugin's own credential.
+    // A request with one of these headers is never answered from the cache, because the answer may be meant only for
+    // this request. For example, a plugin may send an API key of its own in `x-api-key`.
     for (name, value) in [
         ("authorization", "Bearer own"),
         ("range", "bytes=0-1"),

@@ -39,8 +39,9 @@ use crate::{
 #[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores that were added before the first directory. A new definition is offered to these stores
-    /// first, then to the directories, and then to the other stores.
+    /// The number of stores that were added before the first directory; `None` if there is no directory. A new
+    /// definition is written to the first store that accepts it, and the directories count as one store at this place
+    /// in the order.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,

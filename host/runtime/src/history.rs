@@ -135,7 +135,8 @@ impl History {
         self.entries.back()
     }
 
-    /// Returns whether the newest revision has the same definitions and plugins as `entry`, and is not a rollback.
+    /// Returns whether the newest revision has the same definitions and plugins as `entry`. If the newest revision is a
+    /// rollback, returns `false`.
     pub(crate) fn is_newest(&self, entry: &HistoryEntry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())

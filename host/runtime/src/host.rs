@@ -32,11 +32,13 @@ use crate::{
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    /// The live table. Only `live/state.rs` replaces it, and only while `disabled` is locked.
+    /// The live table. Only `live/state.rs` replaces the table, and it locks the disabled stages meanwhile, so that two
+    /// threads never replace the table at the same time.
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
-    /// Locked while a table goes live, but not while definitions are read or a table is built.
+    /// The state of the tables. It is locked while a table goes live. Reading definitions and building a table may take
+    /// long, so they happen without this lock.
     pub(crate) state: Mutex<TableState>,
     /// The number of rollbacks so far. A change of the number cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,

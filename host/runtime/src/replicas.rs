@@ -246,8 +246,9 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica to the other replicas. If this replica cannot learn which table is the target, it
-/// reports only its live table as prepared. The other replicas then do not go live without this replica, but wait.
+/// Returns the report of this replica to the other replicas. If this replica cannot find out on which table the
+/// replicas agree, the report claims that only the live table is prepared. The other replicas then wait for this
+/// replica before they go live with a newer table.
 fn new_report(
     host: &Host,
     name: &str,

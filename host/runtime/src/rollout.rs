@@ -32,7 +32,8 @@ pub struct RolloutStatus {
     pub share: String,
     /// The share of the requests in each step of the rollout.
     pub steps: Vec<String>,
-    /// The property of a request that determines whether the plugin or the candidate decides it.
+    /// The property of a request, such as its namespace or its user, by which the request is assigned to the plugin or
+    /// to the candidate.
     pub by: RolloutKey,
     /// The time at which the current step began, or at which the state last changed if that was later.
     pub since: Moment,
@@ -44,13 +45,13 @@ pub struct RolloutStatus {
     /// contains the name of that replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of requests that the candidate decided in this step. The counts of a rollout begin again after each
-    /// pause.
+    /// The number of requests that the candidate decided in this step. The count starts again from 0 whenever the
+    /// length of a step has passed.
     pub decided: u64,
     /// The number of requests that the candidate should have decided, but for which it gave no verdict.
     pub failed: u64,
-    /// The rollout is aborted when `failed` reaches this number. If the rollout defines the limit as a share, such as
-    /// `1%`, this number grows with `decided`.
+    /// The limit for `failed`: when it is reached, the rollout is aborted. If the rollout defines the limit as a share,
+    /// such as `1%`, it is a share of `decided`, so this number grows during the step.
     #[serde(default)]
     pub failure_limit: u64,
     /// The number of requests that the candidate decided, and for which its answer was compared with that of the
@@ -58,8 +59,8 @@ pub struct RolloutStatus {
     pub compared: u64,
     /// The number of compared requests that the candidate denied although the plugin did not.
     pub refused: u64,
-    /// The rollout is aborted when `refused` reaches this number. If the rollout defines the limit as a share, such as
-    /// `1%`, this number grows with `compared`.
+    /// The limit for `refused`: when it is reached, the rollout is aborted. If the rollout defines the limit as a
+    /// share, such as `1%`, it is a share of `compared`, so this number grows during the step.
     #[serde(default)]
     pub refusal_limit: u64,
 }

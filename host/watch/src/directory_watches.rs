@@ -138,10 +138,11 @@ impl notify::EventHandler for EventHandler {
                 self.0.record_closed(&event.paths);
                 self.0.ring(true);
             }
-            // A check itself opens files, so opening and reading a file must not trigger a check.
+            // A file was opened or read. This is no change, and each check reads files itself, so it would trigger the
+            // next check.
             EventKind::Access(_) => {}
-            // The new file is still open. Another event follows when it is closed, and only then is the change
-            // complete.
+            // A program has created a file, and is probably still writing to it. The change is complete when the
+            // program closes the file, which causes another event.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -297,7 +298,8 @@ mod tests {
         }
     }
 
-    /// Returns whether the reported change is complete; `None` if no change was reported.
+    /// Returns whether an event has arrived, and if so, whether it was the end of a change, such as the closing of a
+    /// written file. Returns `None` if no event has arrived.
     async fn signalled(signal: &EventSignal) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, signal.notify.notified())
             .await

@@ -150,8 +150,8 @@ impl FileContent {
             if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
-            // A directory whose name has a selected extension is not read. It is recorded only so that its removal
-            // counts as a change.
+            // A subdirectory may have a name like a definition file, such as `a.yaml`. Its content is not read, but its
+            // name is recorded, so that its removal is noticed.
             let content = if is_directory {
                 Self::Other
             } else {
@@ -257,8 +257,8 @@ impl Stamp {
         now.duration_since(self.changed?).ok()
     }
 
-    /// Returns whether the last change of the file is long enough ago. Shortly after a change, another change may leave
-    /// the stamp as it is, because the times of files are coarse.
+    /// Returns whether the file was last changed more than two seconds ago. If a file was changed more recently,
+    /// another change may not alter its stamp, because the times of files are coarse.
     fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now).is_some_and(|age| age > COARSENESS)
     }

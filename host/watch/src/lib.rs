@@ -33,12 +33,12 @@ pub struct WatchConfig {
     /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
     /// ms.
     pub debounce: Duration,
-    /// The delay that is used instead of `debounce` if the last event was the end of a change, such as closing a
-    /// written file, or renaming a file. This file is complete, so the delay only collects changes of other files.
+    /// The delay between an event and a check if the event was the end of a change: a program has closed a written
+    /// file, or renamed a file. This file is complete, so the delay only serves to collect changes of other files.
     /// Default: 10 ms.
     pub settle: Duration,
-    /// The delay after a write to a file that is still open, because the file may be incomplete. If writes go on, the
-    /// check happens after ten times this long. Default: 2 s.
+    /// The delay between a write to a file and a check if the file is still open. The file may be incomplete, so each
+    /// further write starts the delay again, but a check waits at most ten times this long. Default: 2 s.
     pub hold: Duration,
     /// The interval at which a watch checks for changes if there are no events. Default: 10 s.
     pub poll: Duration,
@@ -58,8 +58,8 @@ impl Default for WatchConfig {
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
 const PATIENCE: u32 = 10;
 
-/// A change that a check finds may be incomplete. The check is then repeated until nothing changes any more. The pause
-/// before each repetition is [`WatchConfig::settle`] times this number.
+/// A check that finds a change is repeated until it finds no further change, because a program may still be changing
+/// files. The pause between two of these checks is [`WatchConfig::settle`] times this number.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories, and reports changes of their content. Dropping this value ends the watching.
@@ -212,7 +212,7 @@ impl Watch {
     }
 }
 
-/// A handle with which to wait until programs no longer write to the watched files.
+/// A handle with which a task can wait until no program writes to the watched files any more.
 #[derive(Clone, Debug)]
 pub struct FileWriters {
     config: WatchConfig,

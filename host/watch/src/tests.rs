@@ -11,7 +11,8 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Polls too rarely for the tests, so that a watch finds changes only through notifications.
+/// The watch practically never polls (`poll` is an hour), so the tests see only the changes of which the operating
+/// system notifies the watch.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
@@ -201,8 +202,9 @@ async fn a_file_change_is_reported_however_it_is_made() {
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
-                // Some changes consist of two steps, which the watch may report together or one after the other. The
-                // loop goes on until the last step was reported.
+                // A step may change the files twice, such as a new link and its renaming. The watch may report both
+                // changes at once, or one after the other. So the test calls `changed` until the watch has seen the
+                // current files.
                 while !Fingerprint::read([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()
@@ -254,8 +256,8 @@ async fn a_change_is_reported_even_if_the_waiting_future_was_dropped_before() {
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // Each call of `changed` gets a longer timeout than the one before, beginning with 0. So over time, `changed` is
-    // cancelled at each of its await points.
+    // Each call of `changed` may take 200 µs longer than the one before, and is then cancelled. So the calls are
+    // cancelled at different await points, and the change must be reported nevertheless.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {

@@ -36,8 +36,8 @@ fn assign(value: impl Into<Value>) -> Mutation {
     Mutation::Assign(value.into())
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and assign_mutator_test.go, except for
-/// the rows that name another source.
+/// The expectations are those of Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and
+/// assign_mutator_test.go. A row with another source names it in its first column.
 #[test]
 fn a_value_is_set_at_its_location() {
     let pod = json!({"spec": {"containers": [
@@ -270,8 +270,7 @@ fn lists_are_merged_or_pruned_and_parts_of_image_names_are_replaced() {
     }
 }
 
-/// Source: Gatekeeper's mutation_function.go and its setters, which also return an error if a value has an unexpected
-/// type.
+/// Gatekeeper's mutation_function.go and its setters return an error, too, if a value has an unexpected type.
 #[test]
 fn a_value_of_an_unexpected_type_fails_the_mutation() {
     for (at, mutation, object, expected) in [

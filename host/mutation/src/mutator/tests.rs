@@ -64,7 +64,8 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // The name of the image grows in each round: `nginx`, then `gcr.io/repo`, then `gcr.io/gcr.io/repo`.
+    // The first round replaces `nginx` by `gcr.io/repo`. The next round takes `gcr.io` for the registry, and replaces
+    // only `repo`. So the name grows in every round: `gcr.io/gcr.io/repo`, and so on.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()

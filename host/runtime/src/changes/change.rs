@@ -98,7 +98,8 @@ pub enum ChangeError {
     /// The change affects several stores, which cannot be written together atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
-        /// The [location](admittance_definitions::DefinitionStore::location) of one of the stores.
+        /// The [location](admittance_definitions::DefinitionStore::location) of one of the stores that the change
+        /// affects.
         one: String,
         /// The location of another store that the change affects.
         other: String,
@@ -260,8 +261,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if the live table would stay the same. The store may still have a different
-        // content, such as an invalid definition.
+        // The store is written even if the change leaves the live table as it is. For example, the store may contain an
+        // invalid definition, which is not live, and which this change repairs.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -284,8 +285,9 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // The table may still wait for the other replicas. The history contains only tables that went live, so the
-            // entry that was written before the change is removed again.
+            // A new entry of the history was written before the change. If the table does not go live now, but waits
+            // for the other replicas, the entry is removed again, because the history contains only tables that went
+            // live.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
@@ -381,8 +383,8 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        // A rollback does not change the current definitions. If they contain mistakes, these are reported until the
-        // definitions change.
+        // A rollback does not change the definitions in files and stores. If these definitions contain mistakes, the
+        // status reports the mistakes until somebody changes the definitions.
         let remaining = || {
             self.0
                 .live

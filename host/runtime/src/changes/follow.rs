@@ -28,7 +28,7 @@ impl Host {
     ///
     /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
-        // This watch is only for module files, because the stores watch the definitions.
+        // Watches the module files. Definition files are watched by their stores.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
         let mut superseded: Option<ChangeAttempt> = None;

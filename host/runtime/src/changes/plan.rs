@@ -63,8 +63,8 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     })
 }
 
-/// Applies the edit to the current definitions. If a definition file has mistakes, takes the live version of every file
-/// instead, and returns the mistakes as well.
+/// Applies the edit to the current definitions. If any definition file contains mistakes, applies the edit to the live
+/// versions of all definition files instead, and returns the mistakes together with the change.
 async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);
@@ -92,7 +92,8 @@ async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // Another program has removed the file, so the change expects no file there.
+                // The file was read, but another program has removed it since. The change is written only if the file
+                // is still missing then.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }

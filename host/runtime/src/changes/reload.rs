@@ -13,7 +13,8 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time for which newer changes cannot cancel a build. Otherwise, frequent changes would cancel every build.
+/// A build runs for at least this long before a newer change can cancel it. Otherwise, no build would ever finish if
+/// the definitions changed all the time.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {

@@ -49,7 +49,6 @@ impl SmallestFirstLimit {
         self.give();
         match given.await {
             Ok(turn) => turn,
-            // An error cannot happen: as long as this receiver exists, each sender sends a permit before it is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -70,8 +69,8 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // If the receiver is gone, the permit comes back, and is dropped in this line. Dropping a permit locks the
-            // state, so the state must not be locked here.
+            // If nobody waits for the permit any more, `send` returns the permit, and it is dropped here. Dropping a
+            // permit locks the state, so the lock on the state was released before.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

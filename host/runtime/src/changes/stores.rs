@@ -73,8 +73,9 @@ impl Stores {
         }
     }
 
-    /// Reads all stores, but does not record what they contain. A store no longer reports a change after it was read.
-    /// So if the content has changed, this method makes [`changed`](Self::changed) complete instead.
+    /// Reads all stores, but does not record the content as known. A store reports each change only until the change is
+    /// read, so a change that is read here would be lost. To prevent this, [`changed`](Self::changed) completes if the
+    /// content differs from the known content.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<StoreContents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {

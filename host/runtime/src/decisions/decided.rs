@@ -18,7 +18,7 @@ pub(crate) struct DecidedRequest {
     pub(crate) selection: Selection,
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
-    /// The data that plugins fetched for the request: HTTP responses and objects. Only recorded requests have it.
+    /// The HTTP responses and objects that plugins fetched for the request. Empty unless the request is recorded.
     pub(crate) recorded: RecordedResponses,
     pub(crate) at: Moment,
     pub(crate) revision: u64,

@@ -90,8 +90,8 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower that is about to wait sets `is_awaited`, and then reads the log once more. So it either finds this
-        // decision itself, or is notified here.
+        // A follower that finds no new decision sets `is_awaited`, reads the log once more, and only then waits. So the
+        // follower either finds this decision when it reads the log, or is notified here.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
@@ -228,7 +228,8 @@ impl Follower {
         let log = self.log.clone();
         loop {
             let mut arrived = std::pin::pin!(log.0.arrived.notified());
-            // From here on, a notification is not lost even if it arrives before `arrived` is awaited.
+            // `enable` registers for notifications now, before the log is read. A decision that is added after the
+            // reading then wakes this task.
             arrived.as_mut().enable();
             let (missed, entries) = self.take();
             if missed == 0 && entries.is_empty() {

@@ -132,7 +132,8 @@ impl<'a> PackedRow<'a> {
     }
 }
 
-/// Returns the packed trace rows of an outcome that only allows the request; `None` for any other outcome.
+/// Returns the packed trace rows of an outcome that allows the request and does nothing else: no change, no warning, no
+/// audit annotation. Returns `None` for any other outcome.
 fn rows(outcome: &Outcome) -> Option<Vec<PackedRow<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
@@ -245,8 +246,8 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Keeps a copy of the properties that most requests of a front end have in common. The copy is replaced only if
-    /// this request has different properties, so many decisions of a thread share one copy.
+    /// Most requests of a front end agree in these properties, so many decisions share one copy of them. This method
+    /// replaces the copy only if the properties of `request` differ from it.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {

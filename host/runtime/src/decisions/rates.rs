@@ -25,7 +25,8 @@ struct ChainCounts {
     microseconds: [Vec<u64>; PARTS],
 }
 
-/// Returns the rates of each chain from these decisions, the newest first. If `is_cut`, older ones are missing.
+/// Returns the rates of each chain. The decisions come from the log, the newest first. `is_cut` means that the log has
+/// lost older decisions, so it may not cover the whole time `within`.
 pub(super) fn chain_rates(
     decisions: impl Iterator<Item = PackedLogLine>,
     within: Duration,
@@ -70,8 +71,8 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts a request of the chain, unless all `rows` are from the second round of calls. The request was then
-    /// counted with the rows of the first round already.
+    /// Counts a request of the chain. If a later stage changes the object, stages of the chain may be called once more:
+    /// all of `rows` then have a round above 1, and the request is not counted again.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

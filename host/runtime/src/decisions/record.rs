@@ -192,7 +192,7 @@ impl DecisionVerdict {
         }
     }
 
-    /// Returns whether the request was refused with this verdict.
+    /// Returns whether the verdict is a refusal, which means any verdict except `Allowed` and `Changed`.
     pub fn is_refusal(self) -> bool {
         !matches!(self, Self::Allowed | Self::Changed)
     }
@@ -242,7 +242,8 @@ pub struct ChainRates {
     pub requests: u64,
     /// The number of requests that a stage of the chain denied.
     pub denied: u64,
-    /// The number of requests that a stage of the chain in mode `Audit` would have denied.
+    /// The number of requests that a stage of the chain would have denied if its mode were `Enforce` instead of
+    /// `Audit`.
     #[serde(default)]
     pub would_deny: u64,
     /// The number of requests that a stage of the chain changed, and that were allowed.

@@ -99,7 +99,8 @@ impl RingMemory {
                 origin,
             } = &mut *collected.lock();
             let start = bytes.len();
-            // The size limit for the objects prevents a single decision from displacing all others.
+            // The objects of one decision may take at most a sixteenth of the log's memory. Otherwise, a single large
+            // decision could push all others out of the log.
             let unpacked = UnpackedParts::pack(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
@@ -150,8 +151,8 @@ impl DecisionRing {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // A full queue would double its memory. Instead, it grows by an eighth, or by the size of this decision if
-            // that is larger.
+            // A full buffer would normally double its capacity, which wastes memory. This buffer grows by an eighth of
+            // its length only, or by the size of the decision if that is larger.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);

@@ -104,7 +104,8 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     names
 }
 
-/// Parses the definitions in the text of a file, except for documents that `other` contains as well.
+/// Parses the definitions in `text`, the content of a definition file. Skips the YAML documents that are also in
+/// `other`, the content of the file in the other revision.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();

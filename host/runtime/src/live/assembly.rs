@@ -46,18 +46,19 @@ pub(crate) struct AssembledTable {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(FetchScope),
-    /// The modules that an earlier revision used. The key consists of the name of a stage (`PHASE:CHAIN/STAGE`), and of
-    /// `true` for the module of the stage's candidate. The value is the digest of the module.
+    /// The modules that an earlier revision used. Key: the name of the stage (`PHASE:CHAIN/STAGE`), and whether the
+    /// module is that of the stage's candidate (`true`) or of its plugin (`false`). Value: the digest of the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
 /// The modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum FetchScope {
-    /// A module that is not in the store may always be requested. The set contains the modules that are due for a
-    /// refresh: they are requested even if the store contains them.
+    /// Any module may be requested from its server if it is not in the store of modules. The modules in this set are
+    /// due for a refresh, so they are requested even if they are in the store.
     All(Arc<HashSet<ModuleReference>>),
-    /// A module is requested only if it is in this set, and not in the store.
+    /// Only the modules in this set may be requested from their servers, and only if they are not in the store of
+    /// modules.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
@@ -94,7 +95,8 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// Created when the first plugin is loaded, because it reserves a memory pool.
+    /// The sandbox in which plugins run. It reserves much memory, so it is created only when the first plugin is
+    /// loaded.
     pub(crate) started: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,

@@ -195,8 +195,8 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // `keep` logs its own failures, so the result can be ignored. If the list on disk still contains these stages,
-        // the next start finds that their time is over, and enables them as well.
+        // The list of disabled stages may not be written to disk; `keep` logs that. It does no harm: the next start
+        // finds that the time of these stages is over, and enables them.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }
@@ -250,8 +250,9 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds the full name of the stage that a user means by this id. If there is no such stage, the error suggests similar
-/// names. Names are compared as a whole, because the name of a BCS definition may contain `/`.
+/// Finds the full name of the stage that a user means by `id`, such as `Mutating:pods/images` for `pods/images`. If
+/// there is no such stage, the error suggests similar names. A name is not split at `/`, because the name of a BCS
+/// definition may itself contain `/`.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

@@ -59,7 +59,8 @@ impl NamespacedChains {
         mistakes
     }
 
-    /// Returns what a stage uses but may not: the field, a description, and the configuration key that would allow it.
+    /// Returns all that a stage uses although the options do not permit it: the field, a description, and the
+    /// configuration key that would permit it.
     fn forbidden_uses(
         &self,
         stage: &StageDefinition,

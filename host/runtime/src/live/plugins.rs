@@ -38,7 +38,7 @@ pub enum Progress {
         /// The number of bytes of the module that were received so far.
         progress: Box<FetchProgress>,
     },
-    /// A plugin is going to be configured and compiled, because the store does not contain its compiled form.
+    /// The store of modules has no compiled form of this plugin, so the plugin is configured and compiled now.
     Preparing {
         /// The first chain that needs the plugin.
         chain: Arc<str>,
@@ -51,7 +51,7 @@ pub enum Progress {
     },
     /// A plugin has been loaded.
     Loaded(Arc<LivePlugin>),
-    /// A plugin need not be loaded, because it is in memory.
+    /// A plugin of the new table is in memory already, so it is not loaded again.
     Kept,
     /// A plugin cannot be loaded. The rest are loaded nevertheless, so that all errors can be reported together.
     Failed,

@@ -122,9 +122,9 @@ impl TableSource {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // A definition may refer to other files, for example with settings. If such a file has changed since it was
-        // read, but before the fingerprint was taken, the watch will not report the change. So everything is read
-        // again.
+        // A definition may refer to other files, such as a file with settings. If such a file has changed since the
+        // definitions were parsed, the parsed definitions in the cache are outdated, and the watch will not report it.
+        // `uncached` empties the cache, so that the files are read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -263,8 +263,8 @@ impl TableSource {
         }
     }
 
-    /// Compares two sets of definitions. Returns whether any stage that is live now is in `whole`, but missing in
-    /// `served`.
+    /// Returns whether a live stage would disappear if `served` went live, although `whole`, the set of all
+    /// definitions, still contains this stage.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {

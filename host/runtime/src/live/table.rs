@@ -33,8 +33,8 @@ pub struct Table {
     pub(crate) request_timeout: Duration,
     /// The observer of the table's outcomes; `None` if the table serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// The permit that counts this table as one of the tables in memory. Copies of the table share the permit. `None`
-    /// if the table serves no requests.
+    /// The number of tables in memory is limited, and this permit counts the table. A copy of the table shares its
+    /// permit. `None` if the table serves no requests.
     pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 

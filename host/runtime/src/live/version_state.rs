@@ -29,8 +29,8 @@ impl Host {
 
     /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The known content of the stores is read before the live table, because a table may go live in between. In the
-        // other order, a new version of a definition could be compared with an old table.
+        // A table may go live between the two readings below. So the known content of the stores is read first:
+        // otherwise, a new version of a definition could be compared with a table that is older than it.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -73,7 +73,8 @@ impl Host {
     }
 }
 
-/// Returns whether the newest version of a definition is served although it has a problem, such as a missing module.
+/// Returns whether the newest version of a definition is live in spite of a problem. For example, its module cannot be
+/// fetched, so an older module or a failing stage is used.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

@@ -67,7 +67,8 @@ pub enum ReplicaAgreement {
     /// The target stays as it is: all replicas that vote have this table, and none of them has prepared a different
     /// one.
     Agreed,
-    /// The leader has to publish this content hash as the target. Then every replica goes live with the table.
+    /// All replicas have prepared the table with this content hash. The leader has to publish the hash as the new
+    /// target, and then every replica goes live with the table.
     Switch(Digest),
     /// The other replicas wait before they go live with the next table, because the replicas in this list have not
     /// prepared it.
@@ -162,8 +163,8 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// A sentence for each replica that has not prepared the next table, with the reason. No replica goes live with
-    /// this table before all of these replicas have prepared it.
+    /// A sentence for each replica that has not prepared the next table, with the reason. The next table goes live when
+    /// none of these replicas is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
     /// The reason why this replica does not know the tables of the others; absent if it knows them.
@@ -226,7 +227,8 @@ impl ReplicaStatus {
     }
 }
 
-/// Returns whether a replica with this live table may answer requests, which is so if the live table is the target.
+/// Returns whether a replica with the live table `live` may answer requests: its live table is the target, or there is
+/// no target yet.
 pub fn is_ready(target: Option<Digest>, live: Digest) -> bool {
     target.is_none_or(|target| target == live)
 }

@@ -36,7 +36,7 @@ pub struct ChainApplies {
 pub struct StageApplies {
     /// The name of the stage.
     pub stage: String,
-    /// `Enforce`; or `Audit` if the stage's verdict would only be recorded.
+    /// The mode of the stage: its verdict is enforced (`Enforce`), or only recorded (`Audit`).
     pub mode: Mode,
     /// Whether the stage would be called for the request.
     pub applies: Applies,
@@ -89,8 +89,8 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // The names are the last part of a rule that is compared, so everything else in the rule matches. If the
-            // request has no name yet, the rule may match once the name is known.
+            // Comparing a rule stops at the first part that does not match, and the names come last. So if only the
+            // names do not match, and the request has no name yet, the rule may still match later.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());

@@ -59,7 +59,7 @@ pub enum EvaluatedChains<'a> {
         /// The name of the text in error messages, such as `chain.yaml`.
         name: &'a str,
     },
-    /// A chain of the live table, with the modules that it uses there.
+    /// A chain of the live table. It is evaluated with the same modules as in the live table.
     Live(&'a ChainId),
 }
 
@@ -67,7 +67,8 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// Settings that replace those of plugins. The key is a stage, or a stage and a group member: `images/signed`.
+    /// Settings that replace the settings of plugins. The key is the name of a stage, such as `images`. If the stage
+    /// has a group of plugins, the key also names the member of the group: `images/signed`.
     pub settings: BTreeMap<String, Json>,
     /// Whether webhooks may be called. If not, the evaluation fails if a matching chain contains a webhook.
     pub call_webhooks: bool,
@@ -131,7 +132,8 @@ pub enum EvaluateError {
         "there are settings for {0}, but none of the chains has a plugin of that name: write the stage, `images`, or the stage and the member of its group, `images/signed`"
     )]
     NoSuchPlugin(String),
-    /// A matching chain has a stage that calls a webhook, but the options do not allow such calls.
+    /// A chain that matches the request has a stage that calls a webhook. The webhook would get the request, and the
+    /// options of this evaluation do not permit that.
     #[error("{0} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)")]
     Webhook(String),
     /// The evaluation exceeded its time limit.
@@ -159,8 +161,8 @@ pub(crate) struct Evaluator {
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<LivePlugin>>,
-    /// While these values exist, an evaluation of the same modules with other settings compiles only the code that
-    /// depends on settings.
+    /// The compiled code of the modules that does not depend on settings. As long as it is kept here, another
+    /// evaluation of these modules with different settings compiles only the rest of the code.
     _modules: Vec<SharedModule>,
 }
 

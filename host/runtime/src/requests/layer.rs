@@ -279,7 +279,8 @@ impl LayerState {
             Box::pin(adding).await?;
             let state = head.extensions.get::<StoredState>();
             let stored = state.and_then(|state| state.object.as_ref());
-            // The dialect may apply a patch to the stored object, which is more work than reading a body.
+            // The body may be a patch, which the dialect applies to the stored object. So the size of the stored object
+            // counts as well.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());

@@ -75,9 +75,9 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Makes the service answer reviews of definitions at `/definitions` as well. If an API server sends them before it
-    /// stores a definition, a definition with mistakes is denied. `read` converts an object to a definition, in the
-    /// same way as the store. If `read` returns `None`, the object is allowed.
+    /// Makes the service also answer reviews of definitions, at `/definitions`. An API server can send a review there
+    /// before it stores a definition; a definition with mistakes is then denied. `read` converts an object to a
+    /// definition, as the definition store does. If `read` returns `None`, the object is allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
@@ -200,7 +200,8 @@ impl ReviewState {
             Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
             Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
         };
-        // Users must be able to delete an invalid definition, and to change its labels, annotations and finalizers.
+        // An update that leaves the `spec` as it is is allowed even if the definition is invalid. Otherwise, a user
+        // could not change the labels of an invalid definition, or remove a finalizer to delete it.
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
         let is_same =
             request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
@@ -254,7 +255,8 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     reply(&uid, body, passage)
 }
 
-/// Returns how long the chains may take, so that the reply reaches the caller before `timeout`.
+/// Returns the time limit for the chains if the caller waits for the reply until `timeout`. It is a little shorter than
+/// `timeout`, because sending the reply takes time, too.
 fn within(timeout: Duration) -> Duration {
     /// The time that is reserved for sending the reply to the caller.
     const MARGIN: Duration = Duration::from_millis(250);

@@ -30,7 +30,7 @@ enum UnknownObject<R, E> {
     NoMemory(NoBodyMemory),
 }
 
-/// The stored object, with the `ETag` that the inner service gave for it.
+/// The object that the inner service has stored, and the `ETag` header in the inner service's reply.
 type StoredObject = (StoredState, Option<HeaderValue>);
 
 /// Fetches the stored object, adds it to `head` as [`StoredState`], and makes the request conditional on its `ETag`.
@@ -132,7 +132,8 @@ where
     Ok((state, version))
 }
 
-/// Makes the request conditional on this version of the object. Fails if the client's `If-Match` excludes it.
+/// Adds `If-Match` with this `ETag` to the request, so that it fails if the object has changed meanwhile. If the client
+/// itself sent an `If-Match` that does not contain this `ETag`, returns an error.
 fn require_version(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
     let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
     let is_any = wanted.peek().is_none();

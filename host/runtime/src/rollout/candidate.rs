@@ -1,6 +1,6 @@
-//! Candidates are new versions of plugins. A candidate is called in the background with the plugin's requests, without
-//! affecting them. In a rollout, the candidate decides a share of the requests, for which the plugin is called in the
-//! background.
+//! Candidates are new versions of plugins. Usually the plugin decides each request, and the candidate is only called in
+//! the background, to compare the answers. In a rollout, the candidate decides a share of the requests. For these
+//! requests, the plugin is called in the background.
 
 mod comparison;
 
@@ -160,8 +160,8 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls in the background the one that did not answer this request: the plugin if the candidate answered
-    /// (`by_candidate`), or else the candidate. Then compares the two answers.
+    /// Either the plugin or the candidate has answered this request: the candidate if `by_candidate` is true. This
+    /// method calls the other one of the two in the background, and compares the two answers.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);

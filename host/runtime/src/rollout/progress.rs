@@ -17,8 +17,8 @@ use crate::{Moment, live::disabled::is_stage, status::metrics};
 pub struct RolloutProgress {
     /// The stage that the rollout belongs to, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// A digest of the candidate's module and settings, and of the rollout's definition. If it changes, a new rollout
-    /// begins.
+    /// A digest of the candidate's module and settings, and of the rollout's definition. If one of these changes, the
+    /// digest changes, and a new rollout begins.
     pub subject: Digest,
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
@@ -215,7 +215,8 @@ impl LiveRollout {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The system clock may have been changed, so the rest of the step is limited to its full length.
+            // The system clock may have been set back since the step began. So at most the full length of the step
+            // remains.
             rest.min(pause)
         });
         let live = Self {
@@ -231,8 +232,8 @@ impl LiveRollout {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::resumed(self.rollout.clone(), theirs);
-        // The other replica's progress is exactly one change ahead, so the change was made just now. The current step
-        // has its full length before it.
+        // The other replica has made exactly one change more than this one, so it has made this change just now. The
+        // step that begins with this change therefore lasts for its full length from now.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }

@@ -97,8 +97,8 @@ impl Rollout {
 
     fn count(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
-        // The counts begin again whenever the length of a step has passed. Otherwise, many old successes would hide new
-        // failures.
+        // The counts start again from 0 when they are as old as a step is long. Otherwise, a candidate with many old
+        // successes would need very many new failures before it reaches a limit that is a share.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
             *counts = StepCounts::new();
         }

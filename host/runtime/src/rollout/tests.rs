@@ -157,7 +157,8 @@ async fn a_rollout_continues_after_a_restart() {
     let (mut again, is_changed) = restarted(&three());
     assert!(!is_changed);
     assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
-    // Only tokio's clock is paused in this test. The system clock goes on, so a little less than 10 minutes may remain.
+    // The test pauses tokio's clock, but the time on disk comes from the system clock, which goes on. So a little less
+    // than the 10 minutes of the step may be left.
     let rest = again.next_end().unwrap() - Instant::now();
     assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
     advance(rest).await;
@@ -187,7 +188,8 @@ async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_reaches_a_limit_is_aborted() {
-    // (failed requests, all decided requests, refused requests, all compared requests, expected reason for the abort)
+    // (failed requests, requests that the candidate decided, refused requests, compared requests, expected reason for
+    // the abort)
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
         (
@@ -281,11 +283,12 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         ((Some(Next), None), (Progressing, "50%")),
         ((None, Some(Pause)), (Paused, "50%")),
         ((None, Some(Resume)), (Progressing, "50%")),
-        // Both replicas change the rollout at the same time: one begins the next step, and the other pauses the rollout
-        // at the current step. The smaller step wins.
+        // One replica begins the next step (100 %), and the other one pauses the rollout at the current step (50 %), at
+        // the same time. Both replicas then stay at the smaller step.
         ((Some(Next), Some(Pause)), (Paused, "50%")),
         ((Some(Resume), None), (Progressing, "50%")),
-        // Both replicas change the rollout at the same time, so the abort wins.
+        // One replica aborts the rollout, and the other one begins the next step at the same time. Both replicas then
+        // abort the rollout.
         ((Some(Abort), Some(Next)), (Aborted, "0%")),
         ((None, Some(Resume)), (Progressing, "10%")),
         ((None, Some(Next)), (Progressing, "50%")),

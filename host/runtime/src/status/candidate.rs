@@ -27,7 +27,7 @@ pub struct CandidateStatus {
     pub failed: u64,
     /// The number of calls that were not compared because too many comparisons were running.
     pub passed_over: u64,
-    /// The rollout of the candidate; absent if it decides no requests.
+    /// The rollout of the candidate; absent if the candidate is only compared with the plugin, and decides no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
 }
@@ -75,7 +75,7 @@ impl ComparedKind {
     /// The name under which all kinds are counted that are not counted separately.
     pub(crate) const OTHERS: &str = "other kinds";
 
-    /// Returns the number of calls for which the answers differed in this way.
+    /// Returns the number of calls for which the candidate's answer differed from the plugin's answer with this effect.
     pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {
         match effect {
             DifferenceEffect::Deny => self.would_deny,
@@ -148,7 +148,8 @@ pub struct DifferenceSample {
     pub namespace: Option<String>,
     /// The name of the request's object; it may be empty if the control plane generates the name.
     pub name: String,
-    /// The difference that it would make for the request if the candidate decided it instead of the plugin.
+    /// The effect on the request if the candidate decided it instead of the plugin: for example, the request would be
+    /// denied.
     #[serde(default)]
     pub effect: DifferenceEffect,
     /// The answer of the plugin to this request.

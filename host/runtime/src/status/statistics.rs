@@ -1,4 +1,4 @@
-//! Keeps the statistics of stages in memory, which the command `status` shows.
+//! Keeps statistics about the calls of each stage in memory. The command `status` shows these statistics.
 
 use std::{
     collections::HashMap,
@@ -168,8 +168,8 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// The length of a period. Five minutes are long enough to contain some rare requests, and short enough that old calls
-/// soon stop counting.
+/// The statistics cover the current period and the one before. A period of five minutes is long enough to contain some
+/// rare requests, and short enough that old calls soon stop counting.
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.

@@ -44,7 +44,7 @@ pub struct TrafficHour {
     pub minutes: Vec<TrafficCounts>,
 }
 
-/// Counts the requests of the last two hours. The host has one, and benchmarks create their own.
+/// Counts the requests of the last two hours. Each host contains one such value. The type is public for benchmarks.
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
@@ -149,7 +149,8 @@ impl CountedMinute {
         self.changed += other.changed;
         self.denied += other.denied;
         self.failed += other.failed;
-        // Adding fails only for histograms with a fixed range, but this one grows as needed.
+        // An error is impossible here: only a histogram with a fixed range can fail, and this histogram grows as
+        // needed.
         let _ = self.durations.add(&other.durations);
     }
 
@@ -212,8 +213,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // A thread that has ended leaves its counts to the next thread that starts. Each thread must have
-                    // counts of its own here, so all threads wait for each other.
+                    // When a thread ends, the next thread that starts takes over its counts. This test needs separate
+                    // counts for each thread, so no thread ends before all of them have counted.
                     all.wait();
                 });
             }

@@ -15,7 +15,8 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // The store also contains `n/x`, a definition for the same kind. The two definitions conflict.
+        // The store also contains the definition `n/x`, which is for the kind `Application`, too. Two definitions for
+        // one kind conflict.
         bcs("y", "Application", "2"),
     ]
 }
@@ -52,7 +53,7 @@ fn fresh(scene: &ChangesScene, memory: &MemoryStore, on_bad: OnBadDefinition) ->
 #[tokio::test]
 async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
     for text in junk() {
-        // (policy for invalid definitions, live table, live table after a change of `n/x`, location of the invalid
+        // (policy for invalid definitions, live table, live table after `n/x` was changed, location of the invalid
         // definition)
         for (on_bad, served, changed, place) in [
             (
@@ -170,8 +171,8 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
     }
 }
 
-/// `n/b` and `n/x` conflict. The definition that was live before is served. If neither of them was live, the one whose
-/// name comes first is served.
+/// The definitions `n/b` and `n/x` are for the same kind, so only one of them can be served. If one of them is live
+/// already, it stays live. If neither is live, the first in alphabetical order is served.
 #[tokio::test]
 async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

@@ -82,8 +82,8 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
-    // The definitions are still invalid, so the host starts with the table that was live last. The stage in it is
-    // disabled again.
+    // The host is started again. The definitions are still invalid, so it restores the table that was live last, and
+    // the stage `a` in that table is still disabled.
     let host = scene.start().await.unwrap();
     assert_eq!(
         (skipped(&host).await, live(&host).as_str()),

@@ -112,8 +112,8 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     assert_eq!(kept, 0);
 }
 
-/// The host has a single slot for plugin calls. The plugins of evaluations run in endless loops here, but do not take
-/// this slot: the live plugin is called nevertheless.
+/// The host can run one plugin call at a time. Evaluations run plugins with endless loops, but the live plugin still
+/// answers, because evaluations use other slots.
 #[tokio::test]
 async fn a_looping_evaluation_takes_no_slot_from_requests() {
     let scene = ChangesScene::new();

@@ -206,8 +206,8 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
     }
 }
 
-/// The configuration of the host names this file. So the host does not delete the file, and the user has to remove it
-/// from the configuration.
+/// The configuration of the host contains the path of this file. So the host refuses to delete the file, and tells the
+/// user to remove the path from the configuration.
 #[tokio::test]
 async fn a_file_that_is_configured_by_name_is_not_deleted() {
     let scene = ChangesScene::new();

@@ -32,7 +32,8 @@ struct Inner {
 struct StoreState {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
-    /// Whether the next commit fails with a conflict, as if another program had written to the store.
+    /// Whether the next write to this store fails with a conflict, as if another program had written to the store at
+    /// the same time.
     conflicts: bool,
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,

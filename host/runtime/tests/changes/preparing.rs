@@ -52,8 +52,8 @@ async fn until_building(host: &Host, is_building: bool) {
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
-/// Awaits an operation that must not wait for another plugin, whose `configure` never returns. Fails the test if the
-/// operation takes too long.
+/// Awaits an operation while the `configure` of some other plugin never returns. The operation must not wait for that
+/// plugin: the test fails if the operation takes too long.
 async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),
@@ -124,7 +124,8 @@ fn compiled_form(scene: &ChangesScene) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// The damaged compiled form has a correct digest, so the host notices the damage only when it loads the plugin.
+/// The test damages the compiled form of a plugin in the store, but stores the matching digest with it. So the host
+/// does not notice the damage before it loads the plugin.
 #[tokio::test]
 async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
     let scene = ChangesScene::new();

@@ -28,7 +28,8 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
 /// If a file contains fewer chains than were live before, it may be incomplete, so the start waits for more.
 #[tokio::test]
 async fn a_start_waits_until_a_file_is_written_completely() {
-    // The start waits for two seconds. The test expects a little less, because file systems round times.
+    // The host waits for two seconds after the last write to the file. The test demands a little less, because file
+    // systems round times.
     const HOLD: Duration = Duration::from_millis(1900);
     let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));

@@ -38,7 +38,8 @@ async fn changed_definitions_are_written_back_to_their_store() {
     let again = host.apply(yaml, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, memory.commits()), (3, 1));
-    // The applied text is YAML, but the host stores it as JSON, because other programs that use the store expect JSON.
+    // The applied text is YAML. The host converts it to JSON before it writes it to the store, because other programs
+    // that read the store expect JSON.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &application_by("ci"))
         .await
@@ -226,8 +227,8 @@ async fn a_store_can_be_changed_without_a_history() {
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
-/// While a change is prepared, the definitions may be read again, and a mistake may be found in them. This mistake must
-/// still be reported after the change.
+/// The host may read the definitions again while a change is prepared, and find a mistake in another definition. The
+/// host must still report this mistake when the change is live.
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

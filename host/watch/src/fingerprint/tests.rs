@@ -31,8 +31,8 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
     let stamp = Stamp::from_metadata(&path.metadata().unwrap());
-    // The cache contains this wrong digest for the file. A fingerprint with the wrong digest shows that the file was
-    // not read again.
+    // The test puts a wrong digest into the cache. If the fingerprint contains this wrong digest, the digest came from
+    // the cache, and the file was not read again.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {

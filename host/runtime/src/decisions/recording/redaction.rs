@@ -107,8 +107,8 @@ impl PointerToken {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // In a patch, `-` stands for the end of a list. The index of the new item is unknown, so `-` matches every
-            // index.
+            // A patch that appends an item to a list has `-` instead of the item's index. The item may have any index,
+            // so `-` is redacted whichever index the redaction names.
             Self::Key(own) => own == key || key == "-",
         }
     }

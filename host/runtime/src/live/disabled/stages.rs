@@ -17,7 +17,8 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// Locked while disabled stages or rollouts change, and while a table goes live with their newest state.
+    /// The disabled stages and the rollouts. Locked while one of them changes, and while a table goes live, so that the
+    /// table gets their newest state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,
@@ -93,7 +94,8 @@ impl DisabledStages {
         .await
     }
 
-    /// Writes the progress of rollouts to disk. If it would not survive a restart, returns the reason.
+    /// Writes the progress of rollouts to disk. Returns `None` if that succeeds, or else the reason why a restart of
+    /// this program loses the progress.
     pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
         let list = |stages: &Stages| stages.rollouts.list();
         self.write(
@@ -164,8 +166,8 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// Notes when the exceptions of the live table expire. Returns the time of the previous call, because all
-    /// exceptions that expired before that time have been logged.
+    /// Records the time at which the next exception of the live table expires. Returns the time of the previous call:
+    /// exceptions that expired before that time need not be logged again.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
         self.update_next_end();

@@ -235,7 +235,8 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     let host = start().await;
     let shown = disabled_stages(&host);
     assert_eq!(shown.len(), 1);
-    // The time on disk is rounded to milliseconds. The text of a time has the same precision, so the texts are equal.
+    // The time was read from disk, where it is rounded to milliseconds. So the test compares the times as texts, which
+    // contain only milliseconds as well.
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();
