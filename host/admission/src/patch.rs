@@ -378,7 +378,8 @@ mod tests {
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
             // If `/metadata` is an array, an operation at `/metadata/0` may move its elements. The function does not
-            // see the object, so it assumes an array. If this is wrong, the objects are only compared needlessly.
+            // see the object, so it always assumes that it is an array. For an object, this only causes a needless
+            // comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

@@ -7,8 +7,8 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // Names such as `pods/images` and `pods/limits` are in the same group, `pods`. If the text is in that group, too,
-    // only the parts after the slash are compared.
+    // Names such as `pods/images` and `pods/limits` have the group `pods`. If the text also begins with `pods/`, only
+    // the parts after the slash are compared.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let measured = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
@@ -18,8 +18,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // If the text and the name are in the same group, one difference is always allowed. After the group, they may
-        // have a single letter each, as in `x/a` and `x/b`, and two fifths of 1 are rounded down to 0.
+        // Two names of the same group may always have one difference. Otherwise `x/a` would not be similar to `x/b`:
+        // after the group, each has one letter, and two fifths of 1 are rounded down to 0.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
         // The edit distance of two texts is at least the difference of their lengths. So if the lengths differ by too
         // much, the distance need not be computed.
@@ -31,8 +31,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = measured.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // If many names begin with the same long prefix, all of them are similar to the text. So a name is kept only if its
-    // distance is at most twice the smallest distance.
+    // If all names begin with the same long prefix, all of them are similar to the text. The nearest name then decides
+    // which other names are kept: their distance may be at most twice as large.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()

@@ -50,8 +50,8 @@ impl Response {
     /// The maximum number of audit annotations of a response. Each annotation becomes a line in the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// The number of bytes that an audit annotation counts besides its key and its value, when the total size of the
-    /// annotations is limited.
+    /// The number of bytes that each audit annotation adds to the total size of the annotations, besides the bytes of
+    /// its key and its value.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation that contains the number of dropped annotations.
@@ -228,7 +228,8 @@ pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // All warnings together may have `TOTAL` characters. A single warning that is longer is not read to its end.
+        // All warnings together may have at most `TOTAL` characters. So no more than `TOTAL + 1` characters are read of
+        // a single warning, which is enough to see that it is too long.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())

@@ -76,8 +76,8 @@ pub(crate) struct Checker<'s> {
     scope: &'s CheckScope,
     /// The variables of the macros that enclose the current expression, outermost first.
     locals: Vec<(String, Type)>,
-    /// The types of the items of list literals, by the ID of the item's node. They are used to check the arguments of
-    /// `format`.
+    /// The type of each item in a list literal. The key is the ID of the item's node in the tree. The arguments of
+    /// `format` are checked with these types.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
@@ -250,8 +250,8 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // Not every type can be a key: a list, for example, cannot. This is not checked here, because the
-            // expression then fails when it is evaluated.
+            // Some types cannot be keys, for example lists. The type of the key is not checked here: an expression with
+            // such a key fails only when it is evaluated.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;

@@ -36,8 +36,8 @@ impl GroupExpression {
         &self.text
     }
 
-    /// Returns the expression as a formula. In it, a member is an index in the list of names with which the expression
-    /// was compiled.
+    /// Returns the expression as a formula. The formula refers to a member by its index in the list of names from which
+    /// the expression was compiled.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }

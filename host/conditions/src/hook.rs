@@ -49,10 +49,11 @@ keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Au
 /// The settings with which a policy is used: its parameters, and what happens when it finds an object invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system for which the policy was written, such as Kubernetes or Kyverno. Messages are worded as in this
-    /// system. They may contain names, such as the name of the policy, which are also in this value.
+    /// The system for which the policy was written, such as Kubernetes or Kyverno. Messages to the client are worded as
+    /// in this system. The value also has the names that they contain, such as the name of the policy.
     pub wording: MessageWording,
-    /// The actions that are taken if the policy finds an object invalid. A native chain always denies the request.
+    /// The actions that are taken if the policy finds an object invalid, such as a warning. A policy in a native chain
+    /// ignores them, and always denies the request.
     pub actions: Vec<Action>,
     /// The failure policy for errors in expressions. A native chain uses the stage's failure policy instead.
     pub failure_policy: FailurePolicy,
@@ -68,7 +69,8 @@ pub struct Binding {
 /// The system for which a policy was written. It determines the wording of messages and the effect of errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MessageWording {
-    /// The policy was written for this program. Messages do not name it, and an error is a failure of the stage.
+    /// The policy was written for this program. Its messages do not contain the name of the policy. If an expression
+    /// cannot be evaluated, the stage fails.
     #[default]
     Native,
     /// The policy was written for the API server of Kubernetes.

@@ -55,7 +55,8 @@ struct ExpressionMeter {
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
-    /// The work that is too little for a cost of 1. It is charged when more work has been added.
+    /// The work that has not been charged yet, because it is not enough for a cost of 1. It is charged as soon as more
+    /// work brings it to a cost of 1.
     work: u64,
 }
 

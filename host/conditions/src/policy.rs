@@ -43,7 +43,7 @@ pub struct Validation {
     pub reason: DenialReason,
 }
 
-/// The reason for a denial, which stands for an HTTP status.
+/// The reason for a denial. Each reason has one HTTP status, such as 403.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenialReason {
     /// The HTTP status 401.
@@ -107,8 +107,8 @@ impl PolicyExpression {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// Describes the values that the mutation sets although objects of their kind cannot have them. `structure` is the
-    /// structure of this kind; `None` if it is unknown.
+    /// Describes each value that the mutation sets, but that objects of the changed kind cannot have. `structure` is
+    /// the structure of this kind; `None` if it is unknown.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()

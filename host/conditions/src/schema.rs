@@ -134,8 +134,8 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::SchemaObject(Arc::new(SchemaObject { name, fields }))
 }
 
-/// Returns the reference (`$ref`) to another schema; `None` if there is none. If the schema also has a default, the
-/// reference is in the only item of `allOf`.
+/// Returns the reference (`$ref`) from this schema to another one; `None` if there is none. If the schema also has a
+/// default value, the reference is in a list instead: it is the only item of `allOf`.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),

@@ -84,8 +84,8 @@ enum StructureNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StructureField {
     kind: usize,
-    /// The default value of a field that is a key of list items, such as `TCP` for the `protocol` of a container's
-    /// port. It is the key of an item that lacks the field.
+    /// The default value of the field, if list items are merged by this field. For example, the field `protocol` of a
+    /// container's port has the default `TCP`. An item without the field is merged as if it had the default value.
     default: Option<Json>,
 }
 
@@ -111,7 +111,8 @@ enum ListMerge {
     Keys(Box<[Box<str>]>),
 }
 
-/// A node of a structure, and the list of nodes into which its indices point.
+/// A node of a structure, together with the list of all nodes. The node refers to other nodes by their indices in this
+/// list.
 #[derive(Clone, Copy)]
 struct StructureCursor<'s> {
     nodes: &'s [StructureNode],

@@ -11,7 +11,8 @@ use crate::{
 /// The capabilities that a stage grants its plugin, and the limits of these capabilities. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// The kinds of resources that the plugin may read. A kind of access review lets it check permissions.
+    /// The kinds of resources that the plugin may read. If one of them is an access review, such as
+    /// `SubjectAccessReview`, the plugin may also check permissions.
     pub cluster: BTreeSet<ClusterKind>,
     /// The only namespace whose objects the plugin may read. `None` allows all namespaces and cluster-scoped objects.
     pub namespace: Option<Arc<str>>,

@@ -63,7 +63,8 @@ fn change(change: impl FnOnce(&mut CallNotes)) {
 }
 
 impl LogLine {
-    /// Adds the line to the notes of the stage that this task is calling, if there is one and the limits allow it.
+    /// Adds this line to the log lines of the stage that this task is calling. Drops the line if the stage has too many
+    /// log lines already, or if this task is calling no stage.
     pub fn keep(self) {
         change(|kept| {
             let size = self.context.len() + self.message.len();

@@ -21,8 +21,8 @@ pub struct RecordedResponses {
     pub http: Vec<HttpAnswer>,
     /// Whether a plugin looked up an object or checked a permission.
     pub looked_up: bool,
-    /// The objects that plugins looked up, as JSON. If a permission check allowed an action, there are also a role and
-    /// a role binding that grant the action.
+    /// The objects that plugins looked up, as JSON. For each permission check that allowed an action, there are two
+    /// more objects: a role that grants the action, and a role binding.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
     /// The number of responses and objects that were left out of the recording, because it has reached its limits.
     pub missed: usize,

@@ -32,7 +32,8 @@ pub struct EvaluationSources<'a> {
 /// The evaluation of one request by the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// The request as the next stage gets it. If a hook or an audit still uses it, a change is made to a copy.
+    /// The request as the next stage gets it. A hook or an audit may still use this `Arc`. A change is then made to a
+    /// copy of the request, so that the hook or audit does not see it.
     request: Arc<Request>,
     original: Option<Object>,
     began: Instant,
@@ -57,9 +58,9 @@ pub(crate) struct StageInChain<'a> {
 
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
-    /// The object's revision with which later revisions are compared: if the object has another one, the stage is
-    /// called again. This is the revision after the stage's first call. If a change by the stage itself is also a
-    /// reason to call it again, this is the revision before the call.
+    /// The revision of the object with which the current revision is compared. If they differ, the stage is called
+    /// again. Usually this is the revision after the stage's first call, so that only changes by other stages count.
+    /// For a stage that is also called again after a change of its own, it is the revision before the first call.
     revision: u64,
     /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,
@@ -195,8 +196,9 @@ impl Evaluation {
         }
     }
 
-    /// Shortens the patch that has the changes of all stages. A stage may undo the change of another stage, or all
-    /// changes together may exceed the maximum number of operations.
+    /// Replaces the patch with a shorter one. If the stages have undone each other's changes, so that the object is the
+    /// same as before, the new patch is empty. If the patch has too many operations, it is computed again from the two
+    /// objects.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;

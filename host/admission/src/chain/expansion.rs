@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 
 use crate::{Deadline, EvaluationSources, Failure, Request, Rule};
 
-/// Generates an object from a request's object, as the control plane will do later, such as the Pod of a Deployment.
-/// Stages see the generated object instead. `admittance-mutation` implements this for Gatekeeper.
+/// Generates an object from the object of a request, as the control plane will do later. For example, it generates the
+/// Pod of a Deployment. A stage with a generator gets the generated object, and not the object of the request.
+/// `admittance-mutation` implements this trait for Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
     /// Returns the rules of this generator. A request must match one of them for an object to be generated.

@@ -33,7 +33,8 @@ pub struct StageSpec {
     pub object_selector: LabelSelector,
     /// Conditions on the request, which must all be true for the hook to be called.
     pub match_conditions: MatchConditions,
-    /// Stages of other chains that take precedence. If one of them selects a request, this stage's hook is not called.
+    /// Stages of other chains that take precedence over this stage. If one of them selects a request, the hook of this
+    /// stage is not called.
     pub yields_to: Vec<Arc<Precedence>>,
     /// The exceptions from the stage. The hook is not called for a request that matches any of them.
     pub exceptions: Vec<Arc<Exception>>,
@@ -65,9 +66,9 @@ pub struct StageSpec {
 pub struct Precedence {
     /// The name of the chain of the stage that takes precedence.
     pub chain: Arc<str>,
-    /// The namespaces that the stage with precedence selects; `None` selects all.
+    /// The namespace selector of the stage that takes precedence; `None` selects all namespaces.
     pub namespaces: Option<NamespaceSelector>,
-    /// The labels of the objects that the stage with precedence selects; an empty selector selects all objects.
+    /// The object selector of the stage that takes precedence; an empty selector selects all objects.
     pub objects: LabelSelector,
 }
 

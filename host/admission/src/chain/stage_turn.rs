@@ -90,8 +90,8 @@ impl StageTurn<'_> {
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // The call of `skip` above has returned neither a reason nor a failure. This means that there is a request, so
-        // the fallback is never used.
+        // If there were no request, or a failure, `skip` would have reported it, and this function would have returned.
+        // So the fallback is never used.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &seen,

@@ -142,11 +142,11 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 /// Returns the length in bytes of the value at the beginning of a valid JSON text. Returns `None` if `serde_json` may
 /// refuse this value because of its nesting, a number or an escape.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// The maximum nesting of a value that is skipped. If a value nests more deeply, the slower parser handles the
-    /// text. `serde_json` builds trees with up to 128 levels.
+    /// The maximum nesting of a value that this function skips. If a value nests more deeply, the slower parser handles
+    /// the text, because `serde_json` refuses more than 128 levels.
     const DEPTH: usize = 100;
-    /// A number with more digits than this may be out of range, because the largest double has 309 digits. It is not
-    /// skipped: the slower parser handles the text.
+    /// The maximum number of digits in a number that this function skips. If a number has more digits, the slower
+    /// parser handles the text, because the number may be out of range: the largest double has 309 digits.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;

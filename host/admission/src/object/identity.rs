@@ -45,11 +45,14 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// Returns a sentence about the first identity field that differs between the two objects; `None` if all are equal.
-    /// The caller may pass the patch that turns `before` into `after`. If this patch affects no identity field, the
-    /// objects need not be compared.
+    /// Compares the identity fields of two objects. Returns a sentence about the first field that differs; `None` if no
+    /// field differs.
     ///
-    /// A stage may set a name that would be generated from `metadata.generateName`, as in kube-apiserver.
+    /// The caller may pass the patch that turns `before` into `after`. If this patch cannot affect an identity field,
+    /// the objects are not compared, which saves time.
+    ///
+    /// As in kube-apiserver, a stage may set the name of an object if it would otherwise be generated from
+    /// `metadata.generateName`.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
         if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
             return None;

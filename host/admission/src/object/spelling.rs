@@ -1,8 +1,8 @@
 //! The canonical spelling of the object keys that chains use.
 //!
-//! Servers written in Go ignore the case of JSON keys. If a key occurs in two spellings, they use the last one. Stages
-//! see only the documented spelling. So if a client sent `"Spec"`, the server would read it as `spec`, but no stage
-//! would see it. This module prevents that.
+//! Servers written in Go ignore the case of JSON keys: if a client sends `"Spec"`, the server reads it as `spec`. A
+//! stage looks only for the documented spelling, so it would not see this field. Clients could bypass stages in this
+//! way. This module prevents that.
 
 use std::{
     fmt,
@@ -54,14 +54,14 @@ pub enum SpellingError {
 }
 
 impl EnforcedSpelling {
-    /// Returns whether the two spellings are clones, so that they have the same keys. Clones are recognized without
-    /// comparing the keys.
+    /// Returns whether one of the two values is a clone of the other, so that both have the same keys. The keys are not
+    /// compared: two values that were created separately are never the same.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Creates a spelling that is enforced for each key in these pointers and patterns. For the pointer
-    /// `/metadata/name`, these are `metadata` at the top level, and `name` in its value.
+    /// Creates a spelling that is enforced for all keys in these pointers and patterns. For example, the pointer
+    /// `/metadata/name` enforces the spelling of `metadata` at the top level, and of `name` inside `metadata`.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,
         patterns: impl IntoIterator<Item = PointerPattern>,
@@ -76,13 +76,15 @@ impl EnforcedSpelling {
         Self(Arc::new(tree))
     }
 
-    /// Returns the spelling of the keys that identify objects of Kubernetes and BCS, and of the keys of their labels.
+    /// Returns the spelling for objects of Kubernetes and BCS. It is enforced for `apiVersion`, `kind` and `metadata`.
+    /// Inside `metadata`, it is enforced for the keys that identify the object, and for `labels`.
     pub fn kubernetes() -> Self {
         KUBERNETES.clone()
     }
 
-    /// Returns the part of this spelling for the value at the pointer `place`. For `/metadata`, these are the keys
-    /// inside `metadata`. The result can be applied to a document that consists of this value alone.
+    /// Returns the keys of this spelling that are inside the value at the pointer `place`. For the pointer `/metadata`,
+    /// these are the keys inside `metadata`. The result can be applied to the value alone, without the document around
+    /// it.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut tree = &*self.0;
         for segment in place.segments() {
@@ -148,8 +150,8 @@ impl KeyTree {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // A move or copy takes a value from another path. The keys of the value have been compared with the
-                // keys that are enforced at the old path, but not with those that are enforced at the new path.
+                // A move or copy puts a value from an old path at a new path. Other keys may be enforced at the new
+                // path than at the old one, so the keys of the value must be compared again.
                 OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
                 OperationAction::Remove | OperationAction::Test(_) => false,
             };

@@ -56,8 +56,8 @@ impl<'a> TreeNode<'a> {
         Self::Text(text.trim_ascii())
     }
 
-    /// Returns how many nested levels of this value have been parsed into objects and arrays. The value may have fewer
-    /// levels than the result says, but not more.
+    /// Returns the maximum number of nested objects and arrays in the parsed part of this value. The real number may be
+    /// smaller, but not larger. Text that has not been parsed counts as 0.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -115,8 +115,8 @@ impl<'a> TreeNode<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path. The caller will put another value into it, which has `levels` nested levels. Fails
-    /// if the document is then nested too deeply.
+    /// Returns the value at a path, so that the caller can put a new value into it. `levels` is the number of nested
+    /// levels of the new value. Fails if the new value would make the document nest too deeply.
     fn reach(
         &mut self,
         place: &Pointer,
@@ -224,8 +224,8 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    /// Returns how many bytes the value has at least when it is written as text; `None` if it has more than `limit`.
-    /// The text may be longer, because escapes in the names of members are not counted.
+    /// Returns how many bytes the value has as text, without the escapes in the names of members. The real text may be
+    /// longer because of such escapes. Returns `None` for more than `limit` bytes.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;

@@ -14,8 +14,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of times that a merge patch is amended. The first time adds the members to set. If the result then has
-/// superfluous members, the second time removes them.
+/// The number of rounds in which a merge patch is amended. The first round sets the members that are missing or wrong.
+/// If the new result has superfluous members, the second round removes them.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -109,7 +109,8 @@ impl<'a> MergeOperations<'a> {
         Ok(())
     }
 
-    /// Adds the operations that amend a part of a merge patch, so that it yields `target` instead of `result`.
+    /// Corrects a part of a merge patch. So far, this part leads to the members `result`. With the operations that this
+    /// function adds, it leads to `target`.
     fn amend(
         &mut self,
         patch: Option<&Value>,
@@ -278,8 +279,8 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // In this row, the object has the null from the beginning, so the patch need not set it. In the next two
-            // rows, the patch would have to set a member to null, which no merge patch can do.
+            // In this row, the object has `"n": null` from the beginning, so the patch need not set it. In the next two
+            // rows, the patch would have to set a member to null, which a merge patch cannot do.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

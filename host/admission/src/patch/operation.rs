@@ -124,8 +124,8 @@ impl PatchOperation {
             }
         };
         match replaced {
-            // Replacing a value with an equal value does not change the object. If an earlier operation has changed the
-            // object, the two values need not be compared.
+            // If the new value is equal to the replaced one, this operation does not change the object. This matters
+            // only if no earlier operation of the patch has changed the object. Otherwise the values are not compared.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)

@@ -18,7 +18,8 @@ pub struct Pointer {
     segments: Vec<String>,
 }
 
-/// A JSON Pointer in which `*` stands for every element of an array, and for the members that no other pattern names.
+/// A JSON Pointer in which the segment `*` stands for every element of an array. In an object, `*` stands for every
+/// member, except those that another pattern names: with the patterns `/a/x` and `/*/y`, it does not stand for `a`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PointerPattern(pub(crate) Pointer);
 

@@ -171,10 +171,11 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
     }
 }
 
-/// Reads a webhook's response to a review of this version and UID. A validating webhook may not change the object.
+/// Reads the response of a webhook to a review. The response must have the version and the UID of the review. A
+/// validating webhook may not change the object.
 ///
-/// The checks are those of kube-apiserver, in its order, and as lenient: a missing `allowed` is a denial, unknown
-/// members are ignored, and `null` counts as absent.
+/// The response is checked as in kube-apiserver, in the same order. A response without `allowed` is a denial, unknown
+/// members are ignored, and a member with the value `null` counts as absent.
 ///
 /// # Errors
 ///
@@ -240,8 +241,8 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // A validating webhook cannot change the object, so its patch is ignored. The response is one of v1beta1,
-            // because a v1 response with a patch from such a webhook has been refused already.
+            // A validating webhook cannot change the object, so its patch is ignored. This happens only with v1beta1:
+            // if a v1 response had such a patch, it has been refused already.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -355,8 +356,8 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
 /// Reads the members of an object in a webhook's response. Their types are checked. A `null` counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
-    /// The text that messages put before the name of a member: the path of the object and a dot, such as `response.`.
-    /// It is empty at the top level.
+    /// The path of this object and a dot, such as `response.`. Error messages add the name of a member to it, as in
+    /// `response.allowed`. The path is empty at the top level.
     path: &'static str,
 }
 

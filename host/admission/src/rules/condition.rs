@@ -28,8 +28,8 @@ pub trait CompiledConditions: Send + Sync + 'static {
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage. Two of these are equal if their conditions have the same names and expressions.
-/// Clones share the conditions.
+/// The match conditions of a stage. Two values of this type are equal if their conditions have the same names and
+/// expressions. Clones share the conditions.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("MatchConditions({:?})", self.expressions())]
 pub struct MatchConditions(Option<Arc<dyn CompiledConditions>>);

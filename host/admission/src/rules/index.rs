@@ -70,9 +70,11 @@ impl ChainIndex {
         )
     }
 
-    /// Returns the positions of the chains that may match a request of which only this outline is known, in ascending
-    /// order. Returns `None` if the outline is not enough to find them: if it has no resource, or if it has no kind
-    /// although some chains are listed under kinds.
+    /// Returns the positions of the chains that may match a request of which only this outline is known. The positions
+    /// are in ascending order.
+    ///
+    /// Returns `None` if the outline says too little: if it has no resource, or if it has no kind, and some chains can
+    /// be found only by the kind.
     pub fn candidates_of(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
         let resource = outline.resource?.resource.as_str();
         match outline.kind {

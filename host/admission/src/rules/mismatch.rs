@@ -9,7 +9,7 @@ use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 pub struct Mismatch {
     /// The first part of the rule that does not match; `None` if the chain or stage has no rules.
     pub part: Option<RulePart>,
-    /// The word `chain` or `stage` for messages. It says which of the two has the rules that do not match.
+    /// Either `chain` or `stage`. The message says with this word whose rules do not match the request.
     owner: &'static str,
     request: String,
     wanted: String,

@@ -137,7 +137,8 @@ mod tests {
             LabelRequirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, whether it matches), for names as in BCS's driver, for labels as in kube-apiserver.
+        // (case, selector, request, whether the selector matches)
+        // A selector by names works as in BCS's driver, and a selector by labels as in kube-apiserver.
         let table = [
             (
                 "In, listed",

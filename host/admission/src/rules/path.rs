@@ -17,8 +17,9 @@ pub struct PathReadings {
     /// The path as read by servers that decode the whole path before they split it. `None` if they read the same path
     /// as servers that split first.
     pub whole: Option<String>,
-    /// The path as read by servers that remove segments such as `..` before they decode the path. An encoded one, such
-    /// as `%2e.`, then stays in the path like a name. `None` if the path has no encoded dot segment.
+    /// The path as read by servers that first remove segments such as `..`, and then decode the path. If such a segment
+    /// is encoded, as in `%2e.`, these servers do not remove it, and take it for a name. `None` if the path has no
+    /// encoded dot segment.
     pub encoded_dots: Option<String>,
 }
 
@@ -244,7 +245,9 @@ const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 /// The query parameter whose value some servers use instead of the request's method.
 const METHOD_PARAMETER: &str = "_method";
 
-/// Returns the header or query parameter that asks for another method or path. `target` is the path with its query.
+/// Looks for a header or query parameter that makes some servers use another method or path than those of the request.
+/// Returns a text that names the first one, such as `the query parameter _method`. `target` is the path of the request
+/// with its query.
 pub fn overridden<'a>(
     method: &str,
     target: &str,

@@ -71,7 +71,8 @@ impl Rule {
     }
 }
 
-/// Describes which requests arrive at the chains. By default, all requests for which hooks are called arrive.
+/// Describes which requests arrive at the chains. By default, all requests arrive, except for a few resources for which
+/// hooks are never called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// Whether requests arrive through webhook configurations, which select requests by resource. A rule that has only
@@ -183,8 +184,8 @@ impl Reach {
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
             .collect();
-        // A reached resource has no kind if objects of any kind may arrive for it. If there is such a resource, `kinds`
-        // is `None`, and no kind in the rule is reported.
+        // If objects of any kind may arrive for a resource, the resource has no kind. With one such resource, `kinds`
+        // is `None`, and none of the kinds in the rule is reported as useless.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
             let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));

@@ -24,10 +24,11 @@ use crate::{
 /// A hook's call is long if it used this much processor time after it first yielded.
 const LONG: Duration = Duration::from_millis(1);
 
-/// The number of calls of a hook that begin on a thread for long work after a long call of the hook.
+/// After a long call of a hook, this many further calls of the hook begin on a thread for long work.
 const CALLS_AFTER_LONG_CALL: u8 = 16;
 
-/// If a call runs for this time before it first yields, the hook's next call is measured from its beginning.
+/// A call that runs for at least this time before it first yields is suspicious. The hook's next call is then timed
+/// from its start, and not only after it first yields.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
@@ -58,8 +59,8 @@ impl LongCallPredictor {
         } else {
             before.saturating_sub(1)
         };
-        // Most calls are short, and do not change the number. It is not written in this case, because a write slows
-        // down all threads that read it.
+        // Most calls are short, and leave the number as it is. In this case nothing is stored, because each store slows
+        // down all threads that read the number.
         if after != before {
             self.expected_long_calls.store(after, Ordering::Relaxed);
         }
@@ -173,8 +174,8 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         if call.is_suspected && !call.is_long() {
             predictor.is_suspected.store(false, Ordering::Relaxed);
         }
-        // The end of a call may take long, because its response is copied and its memory is freed. So the predictor
-        // also learns from calls that finish on this thread.
+        // At the end of a call, its response is copied and its memory is freed, which may take long. So the predictor
+        // also learns from a call that has finished on this thread, and did not have to move.
         predictor.learn(call.is_long());
         if let Some(output) = output {
             return output;
@@ -238,7 +239,7 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // The call before these was long. So the next `CALLS_AFTER_LONG_CALL` calls begin on a thread for long work,
+        // The last call in `first` is long. So the next `CALLS_AFTER_LONG_CALL` calls begin on a thread for long work,
         // although they are short. Later calls begin on the test's thread again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
         let next = [(0, here.as_str()), (2, "long-work")];

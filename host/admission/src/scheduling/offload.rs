@@ -43,8 +43,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives the calling thread a lower priority than serving threads. Does nothing if the thread has such a priority
-/// already. For example, a compiler's thread inherits it if a thread for long work has started the compiler.
+/// Gives the calling thread a lower priority than serving threads. Does nothing if the thread has a low priority
+/// already. For example, a thread for long work may start a compiler, whose own threads inherit the low priority.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {

@@ -86,9 +86,10 @@ impl TickerState {
             }
             if idle > idle_ticks {
                 self.asleep.fetch_add(1, Ordering::SeqCst);
-                // Another thread may create a guard at this moment. That thread first increments `guards`, and then
-                // reads `asleep`. This thread has first incremented `asleep`, and now reads `guards`. So either this
-                // thread sees the guard and stays awake, or the other thread sees that it must wake this one.
+                // Another thread may create a guard at this moment. It increments `guards` before it reads `asleep`.
+                // This thread has incremented `asleep` before it reads `guards`. So at least one of two things happens:
+                // this thread sees the guard and stays awake, or the other thread sees that a thread is asleep, and
+                // wakes it.
                 if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }

@@ -63,7 +63,7 @@ pub enum Decision {
 pub struct RequestRefusal {
     /// The chain to which the refusing stage belongs.
     pub chain: Arc<str>,
-    /// The stage that refused the request, or the first stage that was not called after the deadline.
+    /// The stage that refused the request. If the deadline passed, this is the first stage that was not called.
     pub stage: Arc<str>,
     /// The cause of the refusal, which determines the HTTP status of the reply.
     pub cause: RefusalCause,
@@ -276,7 +276,7 @@ pub enum SkipReason {
     /// A match condition of the stage is false.
     #[display("a match condition is false")]
     MatchCondition,
-    /// A stage of another chain that takes precedence over this stage selects the request.
+    /// A stage of another chain selects the request, and takes precedence over this stage.
     #[display("another stage takes precedence")]
     Precedence,
     /// The request is a dry run, and the stage's hook has side effects.

@@ -129,8 +129,8 @@ async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // Only one audit has a second row. The others were skipped in the first round, or the object did not change
-            // after it.
+            // Only the audit `a` is called a second time, because the object changed after its first round. One audit
+            // `b` was skipped in the first round. After the other one, the object did not change.
             ("a", 2, "deny"),
         ]
     );

@@ -87,8 +87,8 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
-    // (case, request's time in ms, stages, expected results in the trace, expected refusal)
-    // Each stage: (script of its hook, timeout in ms, failure policy)
+    // (case, milliseconds until the request's deadline, stages, results in the trace, refusal)
+    // A stage is (script of its hook, timeout in ms, failure policy).
     // The timeouts work as in kube-apiserver.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (

@@ -127,7 +127,8 @@ async fn a_stage_yields_to_a_stage_that_takes_precedence() {
             name,
         )))
     };
-    // (namespaces that the stage with precedence selects, objects that it selects, whether the other stage is called).
+    // In each row, a stage with these two selectors takes precedence over a second stage.
+    // (namespace selector, object selector, whether the second stage is called)
     // The request is for a Pod in `prod` with the label `inject: yes`.
     for (namespaces, objects, called) in [
         (None, label("inject", "yes"), false),

@@ -133,8 +133,8 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // A double without a fraction may be set in an integer field. So the sample of a double is 1, which fits fields
-        // of both types.
+        // Every number has the sample 1. A double without a fraction may be set in an integer field, and 1 fits both a
+        // field for doubles and a field for integers.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),

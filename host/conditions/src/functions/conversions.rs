@@ -20,8 +20,8 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
     library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
     library.global::<(f64,), i64>("int", |_, (value,)| {
-        // `i64::MAX as f64` is rounded up to 2^63, which is too large for an integer. So the double must be smaller
-        // than it.
+        // As a double, `i64::MAX` is rounded up to 2^63. This number is already too large for an integer, so the double
+        // must be smaller than 2^63.
         some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
     });
     library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));

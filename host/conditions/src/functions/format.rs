@@ -150,7 +150,7 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // The type string is accepted, because the texts `NaN`, `Infinity` and `-Infinity` can be formatted as
+            // Strings are also accepted, because the strings `NaN`, `Infinity` and `-Infinity` can be formatted as
             // numbers.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
@@ -159,8 +159,8 @@ impl Clause {
     }
 }
 
-/// Checks a call of `format` during compilation, as kube-apiserver does. `items` has the types of the items of list
-/// literals, by the ID of the item's node.
+/// Checks a call of `format` during compilation, as kube-apiserver does. `items` has the type of each item in a list
+/// literal. The key is the ID of the item's node in the tree.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],

@@ -118,8 +118,9 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // In YAML, an alias repeats a part of the document. With many aliases, a short text has a huge result. So
-            // all repeated parts together may have at most this size, which is covered by the cost that was charged.
+            // In YAML, an alias repeats a part of the document, so a short text with many aliases can have a huge
+            // result. All repeated parts together may have at most this size. It has been paid for with the cost of the
+            // text.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -211,8 +212,8 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Combines two lists of objects into a map. Its first key is the field `key` of the first item in `keys`, and the
-/// value under it is the field `value` of the first item in `values`, and so on.
+/// Combines two lists of objects into a map. Each item of `keys` has a key of the map in its field `key`. The item of
+/// `values` at the same position has the value for this key in its field `value`.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &CelList<'a>,

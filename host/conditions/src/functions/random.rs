@@ -12,8 +12,8 @@ use crate::{
 
 /// The maximum length of a random text, in bytes.
 const LONGEST: usize = 4096;
-/// In a random text, a part with `*`, `+` or `{n,}` is repeated at most this many times more often than the operator
-/// requires. The operators themselves set no maximum.
+/// In a random text, an operator such as `*`, `+` or `{n,}` repeats its operand at least as often as it must, and at
+/// most this many times more. The operators themselves set no maximum.
 const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {

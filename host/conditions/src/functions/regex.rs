@@ -89,8 +89,8 @@ fn replace<'a>(
     times: usize,
 ) -> Result<CelText<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
-    // In the replacement, `\1` stands for a group of the pattern, which may match the whole text. So the text's length
-    // is added to the estimated length of each replacement.
+    // A replacement may contain `\1`, which stands for a part of the match. This part is at most as long as the whole
+    // text. So the cost assumes that each replacement grows by the length of the text.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
     let mut replacement = String::with_capacity(by.len());
@@ -160,8 +160,8 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<CelList<'a>, Fault> {
-    // The pattern matches at most once at each character, and once at the end of the text. For each of these matches,
-    // the cost of three list items is charged.
+    // No pattern has more matches than the text has characters, plus one at the end of the text. An empty pattern has
+    // this many. Each match is charged like three list items.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let found = pattern.regex.find_iter(text).take(times);
@@ -175,8 +175,8 @@ pub(crate) struct CompiledRegex {
     weight: u64,
 }
 
-/// A literal pattern is compiled with the smallest of these size limits (in bytes) that suffices. This limit also
-/// determines the cost of a search.
+/// The size limits for compiled patterns, in bytes. A literal pattern is compiled with the smallest limit that is large
+/// enough for it. A search with the pattern may cost more if this limit is larger.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled during an evaluation, in bytes.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -226,8 +226,8 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // Set if a repetition such as `*` has just been read: the pattern from this `*` on. Go refuses a second repetition
-    // directly after the first one, as in `a**`.
+    // If a repetition such as `*` has just been read, this is the rest of the pattern, which begins with this `*`. Go
+    // refuses a second repetition directly after the first one, as in `a**`.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();

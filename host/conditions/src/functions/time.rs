@@ -126,8 +126,8 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // Each digit after the decimal point has a tenth of the unit of the digit before it. After the digit for
-        // nanoseconds, the unit becomes 0, so further digits add nothing.
+        // The first digit after the decimal point counts in tenths of the unit, the next one in hundredths, and so on.
+        // A digit for less than a nanosecond counts in a unit of 0, so it adds nothing.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;
@@ -158,7 +158,8 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
             .get(zone)
             .ok()
             .filter(|found| found.iana_name() == Some(zone))?;
-        // The timestamps of `jiff` end a day before those of CEL, so a later time is moved to that end.
+        // In CEL, timestamps may be up to a day later than the last timestamp of the crate `jiff`. Such a time is
+        // replaced with the last timestamp of `jiff`.
         let (least, most) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let time = Timestamp::from_second(time.unix_timestamp().clamp(least, most)).ok()?;
         return UtcOffset::from_whole_seconds(zone.to_offset(time).seconds()).ok();

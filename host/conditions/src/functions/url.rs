@@ -74,7 +74,8 @@ impl Url {
     }
 
     /// Parses a URL as Go's package `net/url` does: like its function `ParseRequestURI` if `of_request` is true, and
-    /// like `Parse` otherwise. Only `Parse` takes `host` for a host name in a text such as `//host/path`.
+    /// like `Parse` otherwise. A text such as `//host/path` shows the difference: for `Parse`, it begins with the name
+    /// of a host, and for `ParseRequestURI`, all of it is a path.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

@@ -139,8 +139,8 @@ impl PolicyHook {
         }
     }
 
-    /// Completes the response for a Kyverno policy. Objections deny the request if the actions include `Deny`, or if
-    /// the policy has mutations.
+    /// Completes the response for a Kyverno policy. Objections deny the request if the actions include `Deny`. If the
+    /// policy has mutations, objections always deny the request, because such a policy has no actions.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);

@@ -32,7 +32,8 @@ pub enum ParamsSelector {
 pub enum ParamsMissing {
     /// The policy does not apply to the request.
     Allow,
-    /// The policy fails. Its failure policy then decides whether the request is refused.
+    /// The policy fails. Its failure policy then decides whether the request is refused. The keyword `Deny` is from
+    /// Kubernetes' `parameterNotFoundAction`.
     Deny,
 }
 
@@ -67,8 +68,8 @@ impl PolicyParams {
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // If the kind is namespaced, a lookup without a namespace finds the objects of all namespaces. Only
-                // cluster-scoped objects are wanted here, so objects with a namespace are dropped.
+                // This lookup has no namespace, because it looks for cluster-scoped objects. If the kind is namespaced,
+                // it finds the objects of all namespaces instead. So all objects with a namespace are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

@@ -20,7 +20,7 @@ impl<'a> Machine<'a> {
         self.charge_bytes(size(one).min(size(other)))
     }
 
-    /// Charges for comparing values inside other values, which kube-apiserver does not charge.
+    /// Charges for comparing the values inside lists and maps. kube-apiserver does not charge for them.
     fn work(&mut self, values: usize) -> Result<(), Fault> {
         self.meter.work += values as u64;
         let cost = self.meter.work / WORK_OF_A_UNIT;

@@ -118,7 +118,8 @@ impl<'a> Machine<'a> {
                     }
                 }
                 (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
-                // A map has each key only once, and a list has each index only once. So this adds no duplicates.
+                // The key is a key of the old map or an index in the list. Each of these occurs only once, so the new
+                // map gets no duplicate keys.
                 (_, result) => entries.push((key, result)),
             }
         }

@@ -10,12 +10,16 @@ use serde_json::Value as Json;
 
 use super::{ListMerge, ScalarSchema, Structure, StructureCursor, StructureField, StructureNode};
 
-/// The types of Kubernetes' own kinds, one type on each line. A line has the name of the type, then
-/// `=GROUP/VERSION/KIND` if the type is a kind, then `!` if it is atomic, and then its fields.
+/// The types of Kubernetes' own kinds, one type on each line. A line has these parts, in this order:
 ///
-/// A field is `NAME:TYPE`, followed by `=DEFAULT` if it is a key of list items and has a default value. `TYPE` is a
-/// scalar, the name of another type, `{}TYPE` for a map, or `[KEYS]TYPE` for a list. `[!]TYPE` is an atomic list, and
-/// `[=]TYPE` a set.
+/// - the name of the type;
+/// - `=GROUP/VERSION/KIND` if the type is a kind;
+/// - `!` if the type is atomic, so that server-side apply can only replace it as a whole;
+/// - the fields, each in the form `NAME:TYPE`. If list items are merged by this field, and the field has a default
+///   value, `=DEFAULT` follows.
+///
+/// The `TYPE` of a field is a scalar, the name of another type, `{}TYPE` for a map, or `[KEYS]TYPE` for a list.
+/// `[!]TYPE` is an atomic list, and `[=]TYPE` a set.
 const TEXT: &str = include_str!("builtin.txt");
 
 /// Lists in objects of unknown structure are merged like the lists of the same names in these types.
@@ -25,8 +29,8 @@ struct Builtin {
     nodes: Arc<[StructureNode]>,
     kinds: HashMap<GroupVersionKind, usize>,
     unknown: usize,
-    /// The list nodes of the types [`OF_PODS`], as indices. The key is the name of the field that contains the list,
-    /// such as `containers`.
+    /// The lists in the types [`OF_PODS`]. The key is the name of the field that contains the list, such as
+    /// `containers`. The value is the index of the list's node.
     lists: HashMap<Box<str>, usize>,
 }
 

@@ -30,7 +30,8 @@ impl Structure {
         walk.found
     }
 
-    /// Describes why this field of an object to apply cannot have a value such as this one; returns `None` if it can.
+    /// Describes why an object to apply cannot have the given value in the field `field` of the part at `path`. Returns
+    /// `None` if it can have the value.
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
         let place = format!("{path}.{field}");
@@ -231,8 +232,9 @@ impl CheckWalk {
         match (at.node, value) {
             (StructureNode::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // A key that the structure does not declare is skipped together with its value, as in the API
-                    // server. It is not skipped if the structure of its value is unknown.
+                    // As in the API server, a key that the structure does not declare is skipped, together with the
+                    // value under the key. It is not skipped if the structure says nothing about the fields of that
+                    // value.
                     let is_open = at
                         .member(key)
                         .is_some_and(|at| matches!(at.node, StructureNode::Unknown));
@@ -293,8 +295,9 @@ impl CheckWalk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // A type without a name is a map such as `labels`. Its keys are not fields, so Go's messages
-                        // about a value in the map name only the field that has the map.
+                        // A type without a name is a map with arbitrary keys, such as `labels`. If a value in the map
+                        // is wrong, Go's message names the field `labels`, and not the key. So `owner` does not change
+                        // here.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),

@@ -55,8 +55,8 @@ fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String>
     names.collect()
 }
 
-/// Merges a change of a list into the list. The items that are in both the list and the change are merged, and get the
-/// order that they have in the change.
+/// Merges a change into a list. An item that occurs in both of them is merged. Such items get the order that they have
+/// in the change.
 fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();

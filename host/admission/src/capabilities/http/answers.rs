@@ -209,9 +209,9 @@ fn read_body(body: &[u8]) -> Value {
     }
 }
 
-/// A sender that answers the HTTP requests of plugins from a list. Several responses to one method and URL are returned
-/// in order; after that, the last one is repeated. If values in the query of a listed URL are redacted, it matches
-/// every request whose query has the same parameter names.
+/// A sender that takes the responses to the HTTP requests of plugins from a list. If the list has several responses to
+/// the same method and URL, they are returned in order, and the last one is repeated. If the query values of a URL in
+/// the list are redacted, the URL matches every request whose query has the same parameter names.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 

@@ -19,7 +19,8 @@ use crate::{
 /// stage's position in the chain was reached.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
-    /// The request of each round in which the stage is called, and the index of the stage's row in the trace.
+    /// The rounds in which the stage is called: the request of the round, and the index of the row that the stage has
+    /// in the trace for this round.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
 }
 
