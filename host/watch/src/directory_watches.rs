@@ -138,8 +138,8 @@ impl notify::EventHandler for EventHandler {
                 self.0.record_closed(&event.paths);
                 self.0.ring(true);
             }
-            // A file was opened or read. This is no change, and each check reads files itself, so it would trigger the
-            // next check.
+            // A file was opened or read. Each check reads files itself, so if reading counted as a change, each check
+            // would trigger another one.
             EventKind::Access(_) => {}
             // A program has created a file, and is probably still writing to it. The change is complete when the
             // program closes the file, which causes another event.

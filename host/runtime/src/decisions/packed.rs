@@ -246,8 +246,8 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Most requests of a front end agree in these properties, so many decisions share one copy of them. This method
-    /// replaces the copy only if the properties of `request` differ from it.
+    /// Most requests of a front end have the same identity and spelling, so many decisions share one copy of both. The
+    /// copy is replaced only if `request` has a different identity or spelling.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {

@@ -195,8 +195,8 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // The list of disabled stages may not be written to disk; `keep` logs that. It does no harm: the next start
-        // finds that the time of these stages is over, and enables them.
+        // If the list of disabled stages cannot be written to disk, `keep` logs that. The old list does no harm: the
+        // next start finds that the time of these stages is over, and enables them.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }

@@ -163,8 +163,8 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// A sentence for each replica that has not prepared the next table, with the reason. The next table goes live when
-    /// none of these replicas is left.
+    /// A sentence for each replica that has not prepared the next table, with the reason. The next table goes live once
+    /// all of these replicas have prepared it, or are no longer alive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
     /// The reason why this replica does not know the tables of the others; absent if it knows them.

@@ -200,7 +200,7 @@ impl ReviewState {
             Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
             Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
         };
-        // An update that leaves the `spec` as it is is allowed even if the definition is invalid. Otherwise, a user
+        // An update that does not change the `spec` is allowed even if the definition is invalid. Otherwise, a user
         // could not change the labels of an invalid definition, or remove a finalizer to delete it.
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
         let is_same =

@@ -84,8 +84,8 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
-    // The plugin has just been compiled, and is in the store of modules now. Mapping this file into memory takes less
-    // memory than keeping the compiled code that the compiler returned.
+    // The plugin has just been compiled, and its compiled form was written to a file in the store. Mapping this file
+    // takes less memory than keeping the code that the compiler returned.
     if assembler.catalog.store().is_some_and(Store::maps_code)
         && let Some(plugin) = stored(assembler, sandbox, key, order).await?
     {
