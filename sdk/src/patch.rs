@@ -21,7 +21,7 @@ use crate::Error;
 /// assert_eq!(
 ///     patch.into_json(),
 ///     r#"[{"op":"add","path":"/metadata/annotations","value":{}},{"op":"add","path":"/metadata/annotations/example.com~1team","value":"storage"}]"#
-///     );
+/// );
 /// # Ok(())
 /// # }
 /// ```
