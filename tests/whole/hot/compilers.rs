@@ -4,10 +4,34 @@ use std::fs;
 
 use admittance_tests::modules;
 use http::StatusCode;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::scene::{Hot, chain};
 
-/// Two slow modules keep both compilers busy for minutes.
+/// Processes that are stopped until this is dropped.
+struct StoppedProcesses(Vec<Pid>);
+
+impl StoppedProcesses {
+    fn stop(ids: &[String]) -> Self {
+        let ids = ids.iter().filter_map(|id| Pid::from_raw(id.parse().unwrap()));
+        let stopped = Self(ids.collect());
+        for id in &stopped.0 {
+            kill_process(*id, Signal::STOP).unwrap();
+        }
+        stopped
+    }
+}
+
+impl Drop for StoppedProcesses {
+    fn drop(&mut self) {
+        for id in &self.0 {
+            let _ = kill_process(*id, Signal::CONT);
+        }
+    }
+}
+
+/// Two slow modules keep both compilers busy. The compilers are stopped as soon as both run, so that they do not end
+/// before the other changes on any machine.
 #[tokio::test]
 async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let hot = Hot::new().await;
@@ -32,6 +56,7 @@ async fn changes_without_compilation_do_not_wait_for_a_compiler() {
         let both_turns = async || program.children().unwrap().len() == 2;
         hot.until(&program, "two compilers", both_turns).await;
         let compilers = program.children().unwrap();
+        let _stopped = StoppedProcesses::stop(&compilers);
 
         let other = chain("other", &hot.plugin("{ name: stage }"));
         let reply = hot.post(&program, "/v1/definitions", &other).await;
