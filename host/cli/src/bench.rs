@@ -172,8 +172,8 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // The versions are in reversed order after an odd number of rounds, because each round ends with a reversal. One
-    // more reversal puts them back into their original order.
+    // Each round reverses the order of the versions. After an odd number of rounds, one more reversal restores the
+    // original order.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }

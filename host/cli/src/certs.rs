@@ -201,8 +201,9 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // The new ca.pem contains the previous CA too. So if the program is interrupted before ca.key is replaced,
-            // the old ca.key still has its certificate in ca.pem.
+            // ca.pem is replaced first, and ca.key after it. If the program is interrupted in between, ca.key is still
+            // the key of the previous CA. This works, because the new ca.pem contains the certificate of the previous
+            // CA too.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;

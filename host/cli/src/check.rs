@@ -136,8 +136,8 @@ impl StageMistake {
             )];
         };
         let problems = mistakes.iter().map(|mistake| {
-            // A setting may be a text of several lines, such as a Rego policy. Then the plugin's message begins with a
-            // line number within that text, such as `line 3:`.
+            // The value of a setting may be a text of several lines, such as a Rego policy. A plugin's message about
+            // such a text begins with a line number within the text, such as `line 3:`.
             let place = mistake
                 .message
                 .strip_prefix("line ")
@@ -194,8 +194,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
     };
     if !arguments.documents_only {
         let builder = host::builder(config.as_ref(), arguments.store.clone());
-        // The host loads a plugin only if a stage calls it. So each plugin that no stage calls becomes a stage here,
-        // and is then loaded and checked like the others.
+        // The host loads only plugins that a stage calls. Some plugins of a chain may be idle: no stage calls them. To
+        // load and check these as well, each of them becomes a stage here.
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
             chain
@@ -404,8 +404,8 @@ mod tests {
         let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: \
                      [{ operations: [UPDATE], resources: [services], kinds: [Service] }]\n  stages: [{ name: s, plugin: \
                      { source: 'file:s.wasm' } }]\n";
-        // (configuration, name of the chain's file, text of the chain, whether both are valid, expected warning or
-        // mistake)
+        // (configuration, name of the chain's file, text of the chain, whether configuration and chain are valid,
+        // expected message)
         for (config, name, chain, is_valid, expected) in [
             (config.to_owned(), "a.yaml", chain.to_owned(), true, None),
             (

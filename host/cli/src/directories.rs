@@ -83,8 +83,8 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
-    // Several drivers may run on one machine, each with a configuration of its own. So the directory is named by a hash
-    // of the configuration's path.
+    // The directory is named by a hash of the configuration's path. So several drivers on one machine, each with its
+    // own configuration, have different directories.
     let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
     let name: String = Digest::of(canonical.as_os_str().as_bytes())
         .to_hex()

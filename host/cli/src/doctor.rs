@@ -285,7 +285,7 @@ mod tests {
         let finding = port("listen.address", taken.local_addr().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.message.contains("in use"), "{}", finding.message);
-        // No machine has this address, because it is reserved for documentation.
+        // No machine has the address 192.0.2.1, because it is reserved for documentation.
         let finding = port("listen.address", "192.0.2.1:8080".parse().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Problem);
         assert!(finding.message.contains("no such address"), "{}", finding.message);

@@ -83,8 +83,9 @@ impl Exporter {
         ExportedMetrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Chooses the recorder for a metric. Also returns the metric's key: if a label already has the maximum number of
-    /// different values, a new value is replaced with `other`.
+    /// Returns the recorder for a metric, and the key under which the metric is recorded. If a label of the metric has
+    /// a new value, but there are already as many values of this label as allowed, the key contains `other` in place of
+    /// the new value.
     fn recorder_and_key<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {

@@ -23,7 +23,8 @@ pub(crate) fn running_program() -> PathBuf {
     }
 }
 
-/// Modules are kept in `store`, in the configured directory, or in the user's default directory.
+/// Returns a builder of hosts. A host keeps its modules in `store`. If this is `None`, it keeps them in the configured
+/// directory, or else in the user's default directory.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let mut builder = Host::builder()
         .on_progress(progress::show())

@@ -29,8 +29,8 @@ pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces
     let registry = tracing_subscriber::registry();
     match traces {
         None => registry.with(filter).with(lines(format)).try_init()?,
-        // The filter applies to log lines only. If it applied to the whole registry, it would also remove spans that
-        // are to be exported as traces.
+        // The filter belongs to the log lines alone. A filter for the whole registry would also remove spans that are
+        // to be exported as traces.
         Some(traces) => registry
             .with(traces.layer())
             .with(lines(format).with_filter(filter))
@@ -66,8 +66,8 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
-    // Some spans exist only to be exported as traces. Log lines leave them out, because each request also has a span
-    // for the log, which contains its uid.
+    // Some spans exist only to be exported as traces. Log lines do not show these spans, because another span of the
+    // same request already adds the request's uid to each line.
     directives.push(format!("{SPANS}=off").into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }

@@ -101,7 +101,8 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // A text with `:` is probably an invalid reference, unless a file has that name.
+        // The text is no valid reference, so it is taken as the path of a file. But a text with `:` that names no
+        // existing file is probably a mistyped reference, so the error is returned.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }

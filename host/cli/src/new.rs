@@ -148,7 +148,8 @@ mod tests {
             for (path, _) in lang.template().files(template) {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
-                // The placeholders `${{ ... }}` are for GitHub, so they remain.
+                // No placeholder `{{ ... }}` of a template may remain in a file. But `${{ ... }}` is an expression for
+                // GitHub, so it remains.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }
             let error = run(&arguments).unwrap_err();

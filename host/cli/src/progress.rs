@@ -267,8 +267,8 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // The bars end when the first table is loaded. From then on the program serves requests, and the log lines of
-        // requests would disturb progress bars. So modules that are loaded later only get log lines.
+        // Progress bars end when the first table is loaded. From then on the program serves requests, whose log lines
+        // would disturb the bars. So the modules that are loaded here get only log lines.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

@@ -17,10 +17,11 @@ use crate::{
     output::{BOLD, harmless},
 };
 
-/// All commands run in the project's directory.
+/// The files and commands of projects in one language. The commands run in the project's directory.
 #[derive(Debug)]
 struct Language {
-    /// The files outside `src` and `tests`, the manifest first.
+    /// The files of a project outside its directories `src` and `tests`. The first of them is the manifest, such as
+    /// `Cargo.toml`.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
@@ -35,7 +36,7 @@ struct Language {
 /// again when a file that names dependencies has changed.
 #[derive(Debug)]
 struct SetupStep {
-    /// If this path is missing, the dependencies have not been installed yet.
+    /// A path that exists if the dependencies have been installed, such as `.venv/bin/pip`.
     result: &'static str,
     /// The files in which the project names its dependencies, and the path of a copy of these files. The copy is made
     /// after `command` has run. If the files differ from the copy later, `command` runs again.
@@ -56,7 +57,8 @@ enum BuiltComponent {
     OfCargo,
     File {
         path: &'static str,
-        /// The path of a record of the last build, by which changes are noticed.
+        /// The path of a file that describes the last build. A comparison with it shows whether the project has changed
+        /// since.
         record: &'static str,
     },
 }
@@ -152,7 +154,8 @@ const LANGUAGES: [Language; 4] = [
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
-    // A project in another language may have a Makefile too. So Make is the last language to look for.
+    // A project in another language may have a Makefile too. So this program looks for the other languages first, and
+    // for a Makefile last.
     Language {
         files: &["Makefile"],
         setup: &[],
@@ -167,7 +170,7 @@ const LANGUAGES: [Language; 4] = [
     },
 ];
 
-/// The programs that users must install, each with the variable for its path, and the advice if it is missing.
+/// (program that users must install, environment variable with its path, advice if it is missing)
 const TOOLS: [(&str, &str, &str); 4] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
@@ -364,7 +367,8 @@ impl Project {
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
-            // The system would resolve a relative path from the directory of this process, not of the project.
+            // The path of this program is relative to the project. The operating system would resolve it from the
+            // directory of this process, so it is made absolute here.
             None if name.contains('/') => std::path::absolute(self.directory.join(name))
                 .unwrap_or_else(|_| self.directory.join(name))
                 .into(),
@@ -395,7 +399,8 @@ fn sorted_entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
     Ok(entries)
 }
 
-/// Returns the path of the component in a message of Cargo, unless the component belongs to a dependency.
+/// Returns the path of the project's component, if this line of Cargo's output contains it. The components of
+/// dependencies are ignored.
 fn component_in(line: &str, manifest: &Path) -> Option<PathBuf> {
     let message: CargoMessage = serde_json::from_str(line).ok()?;
     let is_own = message.reason == "compiler-artifact"

@@ -68,7 +68,8 @@ impl ManArguments {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
-        // clap_mangen puts the examples, which follow the help, under the heading EXTRA. This replaces the heading.
+        // clap_mangen puts text that follows the help, here the examples, under the heading EXTRA. The examples get the
+        // heading EXAMPLES instead.
         let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
         files::replace(&path, page.as_bytes(), files::PUBLIC)?;

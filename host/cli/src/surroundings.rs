@@ -76,8 +76,8 @@ impl SurroundingFiles {
     }
 }
 
-/// The cluster and the servers that the plugins find. All clones share them, and each request sets them anew, so only
-/// one request may run at a time.
+/// The cluster and the HTTP servers that are simulated for plugins. All clones share this state, and each request
+/// replaces it with its own cluster and servers. So only one request may run at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 

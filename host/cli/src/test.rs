@@ -119,9 +119,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// Returns the files with test cases that the arguments name. If the arguments name none, returns the suites at the
-/// tested path. If there are no suites either, returns the files in the directory `tests`, which is in the tested
-/// project or next to the tested file.
+/// Returns the files with test cases. These are the files that the arguments name. If the arguments name none, these
+/// are the suites at the tested path. If there are no suites either, these are the files in the directory `tests`,
+/// which is in the tested project or next to the tested file.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);

@@ -101,7 +101,8 @@ impl<V: Clone> ObjectCache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Returns at most `limit` wanted objects whose keys follow `after`, and the key of the last one if there are more.
+    /// Returns a page of the cached objects, sorted by their keys: at most `limit` objects for which `is_wanted` holds,
+    /// beginning after the key `after`. If more such objects follow, also returns the key of the page's last object.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
@@ -111,8 +112,9 @@ impl<V: Clone> ObjectCache<V> {
     ) -> (Vec<V>, Option<Key>) {
         let first = Key::new(namespace, "");
         let start = match after {
-            // The page begins after the object `after`. A plugin chooses `after`, so it may even name an object in
-            // another namespace. The page must still not begin before the namespace that is listed.
+            // `after` is the key of the last object of the previous page, so the page begins after it. But a plugin
+            // sends `after`, and may send the key of an object in another namespace. The page still never begins before
+            // the first object of the listed namespace.
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };
@@ -183,7 +185,7 @@ mod tests {
         {
             cache.insert(key(namespace, name), number);
         }
-        // (namespace, key after which to begin, limit, expected objects, expected key of the last object)
+        // (namespace, key after which the page begins, limit, expected objects, expected key of the page's last object)
         // The expected key is `None` if no objects follow the page.
         for (namespace, after, limit, objects, rest) in [
             (None, None, 2, vec![0, 2], Some(key("b", "x"))),

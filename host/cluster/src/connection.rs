@@ -100,7 +100,8 @@ impl Connection {
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // A request for a watch is not recorded in a trace, because a watch serves many requests of clients.
+        // A request is part of the trace of the client that waits for it. A watch serves the requests of many clients,
+        // so the request that starts a watch is part of no trace.
         let span = if is_traced() {
             debug_span!(
                 target: SPANS,

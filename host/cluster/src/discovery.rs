@@ -39,9 +39,9 @@ impl ServedKind {
 }
 
 impl Cluster {
-    /// Returns the kinds of a group with these plurals, or all kinds of the group if `*` is among the plurals. If the
-    /// API server serves a kind in several of these versions, the first of them is returned. If the API server does not
-    /// have the group, no kinds are returned.
+    /// Returns the kinds of `group` whose plurals are in `plurals`, or all kinds of the group if `plurals` contains
+    /// `*`. If the API server serves a kind in several of the `versions`, the kind is returned once, with the first of
+    /// these versions. If the API server does not have the group, no kinds are returned.
     ///
     /// # Errors
     ///

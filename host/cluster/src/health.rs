@@ -15,8 +15,8 @@ use crate::metrics;
 
 /// The time for which the cache is used after the watch went down. After that, lookups are sent to the API server.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
-/// The time for which an accepted watch must stay open before it counts as up. The API server accepts a watch even if
-/// its version has expired, and then reports the error as the first event.
+/// An accepted watch counts as up only after it has stayed open for this time. The reason is that the API server
+/// accepts even a watch whose version has expired, and reports this error only afterwards, as the first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ struct HealthState {
     since: Moment,
     /// The last time at which the cache was known to be current.
     current: Instant,
-    /// The time at which the API server accepted a watch that has not been open for `CONFIRM_AFTER` yet.
+    /// The time at which the API server accepted the watch. It is set only while the watch is new, until the watch has
+    /// stayed open for `CONFIRM_AFTER` or has failed.
     accepted: Option<Instant>,
     heard: Option<Moment>,
     last_error: Option<String>,
@@ -156,7 +157,8 @@ impl WatchHealth {
         }
     }
 
-    /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`.
+    /// Returns when a watch that the API server has accepted has stayed open for `CONFIRM_AFTER`. Only then does a
+    /// watch count as up.
     pub(crate) async fn confirmed(&self) {
         loop {
             let accepted = self.now.lock().accepted;

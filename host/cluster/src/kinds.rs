@@ -258,8 +258,8 @@ impl WatchedKind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // If the query contains a token, the API server has sent the previous page and this token with it. The cache
-        // does not know such tokens, so the next page must come from the API server too.
+        // A token means that the API server has sent the previous page. The cache does not know the API server's
+        // tokens, so the next page must come from the API server too.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
@@ -288,11 +288,11 @@ impl WatchedKind {
 /// The position at which a page of a list begins. A plugin receives it and sends it back.
 #[derive(Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Start {
-    /// The page begins after the object with this key in the cache.
+    /// The previous page came from the cache. Its last object has this key, and the next page begins after it.
     #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
-    /// The page comes from the API server, which returns it for this token. The API server sent the token with the
-    /// previous page.
+    /// The previous page came from the API server, together with this token. The API server returns the next page for
+    /// the token.
     #[display("s{_0}")]
     OfServer(String),
 }

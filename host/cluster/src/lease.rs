@@ -265,8 +265,9 @@ impl Election {
         let Err(RequestError::Conflict(_)) = released else {
             return released.map(drop);
         };
-        // The Lease has another version than expected. Perhaps this program renewed the Lease, and stopped waiting
-        // before the reply came. So the Lease is read again, and released if this program still holds it.
+        // The write failed because the Lease has changed since it was read. Perhaps this program itself has renewed the
+        // Lease, but stopped waiting before the reply came. So the Lease is read again, and released if this program
+        // still holds it.
         let found = self
             .connection
             .ask(Verb::Get, until, self.api.get_opt(&self.name));

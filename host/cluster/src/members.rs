@@ -153,7 +153,8 @@ impl ReplicaMembers {
         let leads = lease.map(|(_, held)| holder(held));
         let mut is_known = false;
         for (Key { name, .. }, held) in leases {
-            // A Lease whose last renewal is unknown, because the watch was down, counts as renewed just now.
+            // `since` is the time at which this replica saw the last change of the Lease. It is now, if the Lease has
+            // changed or was not seen before.
             let since = match seen.get(&name) {
                 Some((before, since)) if before.spec == held.spec => *since,
                 _ => now,

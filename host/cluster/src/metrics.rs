@@ -32,7 +32,8 @@ pub(crate) enum Verb {
 
 keywords!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
-/// Initializes the counters of failures to 0, so that the first failure shows as an increase.
+/// Sets the counters of failures to 0 at the start. Otherwise a counter would appear only with the first failure, and
+/// nobody could see that it has increased.
 pub(crate) fn begin_at_zero() {
     for verb in Verb::ALL {
         for result in ["forbidden", "refused", "unavailable", "timeout"] {

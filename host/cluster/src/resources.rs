@@ -243,8 +243,8 @@ impl WatchedResources {
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
         {
-            // The status is 404. Perhaps the namespace does not exist, so it is created; otherwise the API server does
-            // not know the kind, and the second attempt fails too.
+            // The status 404 can mean that the namespace does not exist. So the namespace is created, and the request
+            // is sent again. If the API server does not know the kind, the second request fails too.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }

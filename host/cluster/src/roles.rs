@@ -256,7 +256,7 @@ mod tests {
     fn roles_decide_what_users_may_do() {
         let roles = roles();
         // (user, group, action, whether the user may do it)
-        // An action is (verb, API group, resource or path, subresource, namespace, name).
+        // An action is [verb, API group, resource or path, subresource, namespace, name].
         for (user, group, action, expected) in [
             (
                 "jo",

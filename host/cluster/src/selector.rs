@@ -4,8 +4,8 @@ use admittance_admission::{
     LabelOperator, LabelRequirement, LabelSelector, Labels, NAME_PART_LENGTH, is_dns_subdomain, is_name_part,
 };
 
-// A plugin may send any selector, and each object of a list is compared with every requirement of it. So the length and
-// the number of requirements are limited.
+// A plugin may send any label selector. A list compares each object with each requirement of the selector, such as
+// `app=web`. To keep that cheap, a selector has a maximum length and a maximum number of requirements.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 

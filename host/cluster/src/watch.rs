@@ -84,8 +84,8 @@ impl WatchPace {
         self.answers.mark_unchanged();
     }
 
-    /// Must be called when the watch has expired. Waits before the next list if the watch expired the last time too,
-    /// and has delivered nothing in between.
+    /// Must be called when the watch has expired. The objects are then listed again. If the previous watch expired too,
+    /// and nothing arrived since, this method first waits, so that lists do not follow each other without a pause.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
@@ -102,7 +102,7 @@ pub(crate) enum WatchSelection {
     Labelled(String),
 }
 
-/// [Follows](follow) objects in a task that ends with the returned handle.
+/// Starts a task that [follows](follow) objects. The task ends when the returned handle is dropped.
 pub(crate) fn spawn<K, V>(
     runtime: &Handle,
     connection: &Connection,
@@ -123,7 +123,8 @@ where
     }))
 }
 
-/// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached.
+/// Watches objects, and keeps the cache of `view` up to date. Never returns. `entry` converts an object into its key
+/// and the part of the object that is cached.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,

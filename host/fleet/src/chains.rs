@@ -64,7 +64,8 @@ pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 pub(crate) struct StoredKind {
     pub(crate) kind: ResourceKind,
     pub(crate) resources: WatchedResources,
-    /// Whether the API server may lack this kind, because an earlier version of this program did not have it.
+    /// Whether the API server may lack this kind. A cluster that was set up for an earlier version of this program does
+    /// not have kinds that were added later.
     is_optional: bool,
     /// Whether the API server has served this kind before. If so, its absence is an error.
     is_known: AtomicBool,
@@ -272,8 +273,8 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All kinds are read, even if the read of one kind fails, because each read also records what it found. Later,
-        // `changed` compares all kinds with these records.
+        // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
+        // which resources it found, and `changed` needs this for every kind.
         for (kind, read) in self
             .0
             .iter()

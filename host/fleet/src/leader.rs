@@ -46,7 +46,8 @@ pub struct Leader {
 
 pub(crate) struct StatusPass {
     pub(crate) status: Status,
-    /// Whether a status is written if nothing but its counts of calls has changed.
+    /// The counts of calls in a status change all the time. If this is true, a status is written even if only its
+    /// counts have changed.
     pub(crate) writes_counts: bool,
     pub(crate) rollouts: Vec<RolloutProgress>,
 }
@@ -134,8 +135,8 @@ impl Leader {
         }
     }
 
-    /// Lets only the leader begin the steps of rollouts. Reads their progress from the statuses of chains. Never
-    /// returns.
+    /// Keeps track of rollouts: reads their progress from the statuses of chains, and leaves the decision when their
+    /// steps begin to the leader. Never returns.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {
@@ -145,8 +146,8 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // If another replica leads, it decides when the steps of rollouts begin. If there is no such replica,
-                // this one begins them itself.
+                // The leader decides when the steps of rollouts begin. If no other replica is the leader, this replica
+                // decides it.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
@@ -210,8 +211,8 @@ impl Leader {
                 return false;
             }
         };
-        // The statuses may contain progress of rollouts that an earlier leader wrote. It is taken over now, because
-        // this leader is about to overwrite it.
+        // The statuses in the cluster may contain the progress of rollouts, written by an earlier leader. The progress
+        // is read now, because this leader is about to overwrite the statuses.
         host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();
@@ -315,7 +316,7 @@ fn new_statuses(
         .collect()
 }
 
-/// Waits for the pause before a retry. Without one, never completes.
+/// Waits for the pause before the next attempt. If there is no next attempt (`None`), never completes.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

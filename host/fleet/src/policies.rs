@@ -216,8 +216,8 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All kinds are read, even if the read of one kind fails, because each read also records what it found. Later,
-        // `changed` compares all kinds with these records.
+        // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
+        // which resources it found, and `changed` needs this for every kind.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;

@@ -16,7 +16,7 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// A status is not written again if nothing but its fields `revision`, `recent` and `lastTransitionTime` has changed.
+// The fields with these three names are ignored when two statuses are compared.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
@@ -200,8 +200,9 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Each replica counts revisions on its own, so a new leader may have another number for the same definition. The
-/// number in the last status is therefore kept until the definition changes.
+/// Returns the number of the revision for a status. Each replica counts revisions on its own, so a new leader may have
+/// another number for the same definition. The number in the last status is therefore kept until the definition
+/// changes.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)
@@ -209,8 +210,8 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     kept.cloned().unwrap_or_else(|| host.revision.into())
 }
 
-/// Returns the status without its revision, its counts of calls and its times. These differ between replicas and change
-/// all the time, so a difference in them alone is no reason to write a status.
+/// Returns the status without its revision, its counts of calls and its times. These fields differ between replicas and
+/// change all the time. So two statuses that differ only in these fields count as equal.
 fn comparable(status: &Value) -> Value {
     let mut status = status.clone();
     let without = |value: &mut Value, field: &str| {

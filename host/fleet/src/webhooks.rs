@@ -111,7 +111,7 @@ enum WebhookTrust {
 #[derive(Debug, Default)]
 pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
-    /// The CAs that all webhook configurations contain, and since when they contain them.
+    /// The CAs that every webhook configuration contains, and the time at which the last configuration received them.
     trusted: Option<(String, Instant)>,
     written: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of those rules for which no webhook can be registered.

@@ -34,7 +34,8 @@ pub(super) enum AuditFormat {
 pub(super) struct AuditReport {
     compares: bool,
     objects: BTreeMap<String, u64>,
-    /// The key `None` stands for the objects without a namespace.
+    /// The number of objects with each verdict, by namespace. The key `None` stands for the objects without a
+    /// namespace.
     verdicts: BTreeMap<Option<String>, BTreeMap<AuditVerdict, u64>>,
     /// The findings that the report shows, at most [`FINDINGS`].
     findings: Vec<Finding>,

@@ -51,7 +51,8 @@ pub(super) struct BenchReport {
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// The true ratio is between `least` and `most` with a confidence of 99 %.
+    /// `ratio` is measured, so it is not exact. With a confidence of 99 %, the true ratio is between `least` and
+    /// `most`.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,
@@ -111,8 +112,8 @@ impl VersionComparison {
         let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let count = ratios.len() as f64;
-        // Each ratio is above the true median with a probability of 1/2. So the number of ratios above it has a
-        // binomial distribution, of which 99 % are within 2.576 standard deviations of the mean.
+        // Each measured ratio is above the true median with a probability of 1/2, like the toss of a coin. So the
+        // number of ratios above the median is, in 99 % of cases, within 2.576 standard deviations of `count / 2`.
         let below = (count / 2.0 - 2.576 * count.sqrt() / 2.0).floor();
         let index = below.max(0.0) as usize;
         let least = *ratios.get(index)?;

@@ -98,8 +98,8 @@ const LOGGER: [&str; 8] = [
 
 /// A key is removed when it has been converted, so the remaining keys have no equivalent.
 struct OriginalConfig {
-    /// The configured values by key, such as `rbac.turn_on_rbac` for a key in the section `rbac`. Keys in one of the
-    /// `SECTIONS` stand here without the name of the section.
+    /// The configured values by key. The key is `rbac.turn_on_rbac`, for example, for `turn_on_rbac` in the section
+    /// `rbac`. For the sections in `SECTIONS`, the name of the section is left out.
     values: BTreeMap<String, Value>,
 }
 
@@ -155,8 +155,8 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections `listen` and `admin`. If `asks_clients` is true, `listen` also names the CA that must have
-    /// signed the certificates of clients.
+    /// Returns the sections `listen` and `admin`. If `asks_clients` is true, `listen` also contains `clientCa`: the CA
+    /// that signs the certificates of clients.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
@@ -205,8 +205,8 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Returns the section `zookeeper`. Each argument is the name of a ZooKeeper ensemble, the key under which BCS's
-    /// configuration lists its servers, and the servers to use if the key is missing.
+    /// Returns the section `zookeeper`. Each element of `ensembles` is (name of a ZooKeeper ensemble, key of its
+    /// servers in BCS's configuration, default for a missing key).
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {

@@ -58,8 +58,8 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // Gatekeeper defines a kind of constraints for each template that it accepts. If Gatekeeper has refused this
-        // template, the API server does not know its kind, so there are no constraints to list.
+        // The API server knows this kind of constraints only if Gatekeeper has accepted the template that defines it.
+        // If Gatekeeper has refused the template, there are no constraints to list.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }

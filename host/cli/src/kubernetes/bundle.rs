@@ -92,9 +92,9 @@ impl Bundle {
     }
 }
 
-/// Returns whether a stage still uses a stock plugin, such as the one that runs a Gatekeeper policy. `documents` are
-/// those of the Pod, in which the sources of plugins have been replaced with files in `directory`. If a source still
-/// names a file elsewhere, it could not be replaced, and this is an error.
+/// Returns whether a stage uses a stock plugin, such as the one that runs Gatekeeper policies. `documents` are as the
+/// Pod reads them: the sources of all other plugins should already be files in `directory`. If a source is not in
+/// `directory`, it could not be replaced, and this is an error.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents

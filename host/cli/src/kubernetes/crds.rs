@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::manifest::CommentedManifest;
 use crate::schema::EXCEPTION;
 
-/// The JSON Schema of the field `status`, which the leader of the replicas writes.
+/// The JSON Schema of the field `status` of chains and exceptions. The leader of the replicas writes this field.
 const STATUS: &str = include_str!("../schema/status.json");
 
 pub(super) fn manifests() -> crate::Result<Vec<CommentedManifest>> {
@@ -192,8 +192,8 @@ fn structural(schema: &Json, root: &Json) -> Json {
             continue;
         };
         match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
-            // The fields are alternatives. If an object has none of them, the message of a CEL rule is clearer than the
-            // message with which an API server reports a failed `oneOf` or `anyOf`.
+            // Each alternative only requires a field. A rule in CEL then replaces the keyword `oneOf` or `anyOf`,
+            // because the message of this rule is clearer than the API server's message about the keyword.
             Some(fields) => {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
@@ -231,8 +231,8 @@ fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // Only the type `object` is kept. If it had another type, a structural schema would have to say more: for an
-        // array, for example, the schema of its items.
+        // The schema keeps its type only if the type is `object`. A structural schema with another type needs more
+        // keywords: an array, for example, needs `items`.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());

@@ -18,8 +18,8 @@ pub(super) struct ClusterNeeds {
 }
 
 impl ClusterNeeds {
-    /// Determines the needs of these chains. Users may add namespaced chains later, so all that `namespaced` allows to
-    /// such chains is needed as well.
+    /// Determines what these chains need. Users may add namespaced chains later, and `namespaced` says what such chains
+    /// may do. So all that it allows is needed as well.
     pub(super) fn from_chains(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {

@@ -10,8 +10,8 @@ use admittance_definitions::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,
-    /// The field in which the definition names the plugin: `plugin` or `candidate`. `None` if the plugin is a member of
-    /// a policy group.
+    /// The field of the definition that names the plugin: `plugin` or `candidate`. A plugin that is a member of a
+    /// policy group has no such field (`None`).
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
     /// Whether the document may lack a source. A Gatekeeper policy, for example, runs in a stock plugin without naming

@@ -177,8 +177,8 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod
 }
 
-/// Makes the API server of each node call the Pod on the same node: the webhooks get a URL with a loopback address
-/// instead of a Service.
+/// Changes the webhooks of a webhook configuration, so that the API server of each node calls the Pod on its own node.
+/// Each webhook gets a URL with a loopback address instead of a Service.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -194,8 +194,9 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Returns a ClusterRole with the rights of the Pods, and binds the role to a user with the name of the installation. A
-/// static Pod cannot have a service account. It reaches the API server with a kubeconfig, which must be for this user.
+/// Returns the ClusterRole with the rights of the Pods, and a binding of this role to a user. The user has the name of
+/// the installation. The kubeconfig of the static Pod must be for this user, because a static Pod cannot have a service
+/// account.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
@@ -232,7 +233,8 @@ pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation
     notes
 }
 
-/// The files of an earlier run are removed, because the Pod would read chains that are left there.
+/// Writes the files of a node, and removes other files that an earlier run has written there. Otherwise the Pod would
+/// still read chains that no longer belong to the installation.
 pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

@@ -13,8 +13,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::chart::ChartFiles;
 
-/// Renders this template. `root` contains `Release` and `Values`. `files` contains the other templates and the files of
-/// the chart.
+/// Renders this template. `root` contains the values `Release` and `Values`. `files` contains the files of the chart,
+/// including its other templates.
 pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
     let helpers = include_str!("chart/templates/_helpers.tpl");
     let mut renderer = Renderer {
@@ -321,8 +321,8 @@ impl Renderer<'_> {
                 let file = self.files.get(&text(path)).map(Vec::as_slice);
                 json!(String::from_utf8_lossy(file.unwrap_or_default()))
             }
-            // In Helm, `Files.Glob` returns the files that match the pattern. Here it returns the pattern itself, and
-            // the next function, `.AsConfig` or `.AsSecrets`, selects the files.
+            // In Helm, `Files.Glob` returns the files that match the pattern. Here it returns the pattern itself. The
+            // function that a template calls next, `.AsConfig` or `.AsSecrets`, then looks for the files.
             ("Files.Glob", [pattern]) => pattern.clone(),
             _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
         })

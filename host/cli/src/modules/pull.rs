@@ -81,8 +81,8 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The source names the artifact by its tag, and also by the digest of its manifest. Registries use only the
-        // digest. The tag tells people which version it is.
+        // The source contains the tag of the artifact and also the digest of its manifest. The tag tells people which
+        // version it is. Registries look only at the digest.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

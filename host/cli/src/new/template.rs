@@ -21,8 +21,8 @@ pub(super) enum PluginTemplate {
     Validating,
     /// Adds a label to objects without it.
     Mutating,
-    /// Looks up the namespace of an object in the cluster. Refuses the object if it has the same label as its
-    /// namespace, but with another value.
+    /// Refuses an object if the object and its namespace have the same label with different values. Looks up the
+    /// namespace in the cluster.
     Capabilities,
 }
 

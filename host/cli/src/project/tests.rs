@@ -170,8 +170,7 @@ fn a_project_that_did_not_change_is_not_built_again() {
         ("project/tests/cases.yaml", 1),
         ("project/src/code", 2),
         ("linked/index.js", 3),
-        // The build writes the component to `a.wasm`. If this file has been changed since then, the project is built
-        // again.
+        // The build itself writes `a.wasm`. If anybody changes this file after the build, the project is built again.
         ("project/a.wasm", 4),
     ] {
         fs::write(path(file), file).unwrap();

@@ -144,8 +144,8 @@ fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // Mistakes are looked for before the files are joined, because messages should name the lines of the files
-            // and not of the joined text.
+            // Mistakes in the files are reported here, before the files are joined into one text. A message can then
+            // name the line of a file, and not a line of the joined text.
             DefinitionSet::of_files(files.to_vec()).chains()?;
             let texts: Vec<_> = files
                 .iter()

@@ -37,8 +37,8 @@ impl AdminClient {
         let server = connection.server.clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            // There is no limit for the time in which nothing arrives, because a driver may take long for a change, and
-            // may have nothing to report in a stream of events.
+            // There is no timeout for a silent connection. A driver may take long for a change, and may have nothing to
+            // report in a stream of events.
             silence: Duration::MAX,
             proxy: if server.is_loopback() {
                 ProxyChoice::None

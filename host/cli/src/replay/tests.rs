@@ -18,8 +18,9 @@ fn parse(line: &str) -> Result<Arguments, clap::Error> {
     ReplayCommand::try_parse_from(words).map(|command| command.arguments)
 }
 
-/// Returns a chain with one stage, whose webhook is never called: its match condition is false for some of the tests'
-/// objects, and fails for the others. `policy` is the failure policy of the stage.
+/// Returns a chain with one stage. The stage has a webhook that is never called: the stage's match condition is false
+/// for some objects of these tests, and fails with an error for the other objects. `policy` is the failure policy of
+/// the stage.
 fn chain(policy: &str) -> String {
     format!(
         r#"

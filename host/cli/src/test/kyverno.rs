@@ -35,8 +35,9 @@ const CLUSTER_WIDE: [&str; 12] = [
 ];
 
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
-/// Fields of a result in a test of Kyverno that are accepted and ignored. Some only name the kind of the policy, which
-/// the policy itself says too, and the others are about features that are not tested here.
+/// Fields of an expected result in a test of Kyverno. These fields are accepted and ignored. Some of them, such as
+/// `isMutatingPolicy`, only say of which kind the policy is, and that is known from the policy. The others belong to
+/// features of Kyverno that are not tested here.
 const IGNORED_RESULT_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
@@ -175,7 +176,8 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
             .filter(|object| object["kind"] == "Namespace")
             .cloned(),
     );
-    // A namespace that the test does not define has no labels, as in Kyverno.
+    // Some objects may be in a namespace that the test does not define. Kyverno treats it as a namespace without
+    // labels, so such a namespace is added here.
     let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
     for name in names {
         let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);

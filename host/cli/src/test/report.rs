@@ -46,7 +46,8 @@ impl TestedCase {
         }
     }
 
-    /// The output of the native tests was printed to standard error, so it is not repeated.
+    /// Returns the result of the project's native tests. Their output is not part of it, because the tests have already
+    /// printed it to standard error.
     pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
         let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {

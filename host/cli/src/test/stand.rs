@@ -132,8 +132,8 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Checks that the schema of the template refuses the constraint, as the test expects. Returns `None` if the schema
-/// refuses it, and otherwise the failure of the test.
+/// Checks a test which expects that the constraint does not fit its template. Returns `None` if the template's schema
+/// refuses the constraint, and otherwise the failure of the test.
 fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
@@ -175,7 +175,8 @@ impl TemplateConstraints {
         Ok(definitions::load(&paths)?)
     }
 
-    /// A suite has no webhook configuration that selects operations and resources, so the chain matches all.
+    /// Loads the chains of a suite, and makes them match all operations and resources. A Gatekeeper suite has no
+    /// webhook configuration that would select some of them.
     fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
         let mut chains = self.load()?;
         for chain in &mut chains {

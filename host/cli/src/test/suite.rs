@@ -276,7 +276,8 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
     })
 }
 
-/// If the object is an AdmissionReview, returns the request in it, which may be incomplete.
+/// Returns the request of a test case. An AdmissionReview contains the request, and fields that are missing in it are
+/// added. Any other object becomes the object of a new request.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = read_review(completed(object)?.to_string()).map_err(|error| error.to_string())?;

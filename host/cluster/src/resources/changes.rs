@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::{Resource, ResourceError, WatchedResources};
 
-/// `changed` normally waits for the watch to report a change. While the watch is down, or after a list has failed, it
-/// lists the resources itself, and this is the pause between two such lists.
+/// The pause between two lists of the resources by `changed`. It lists them only when it cannot wait for a watch: while
+/// the watch is down, or after a list has failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -76,9 +76,9 @@ impl WatchedResources {
         result
     }
 
-    /// Waits until [`read`](Self::read) may return another result than the last time, or the API server becomes
-    /// unavailable or available. If the returned future is dropped, and this method is called again, no change is
-    /// missed.
+    /// Waits until it is worth calling [`read`](Self::read) again: a resource may have changed since the last read, or
+    /// the API server has become available or unavailable. The returned future may be dropped, and this method called
+    /// again, without missing a change.
     pub async fn changed(&self) {
         loop {
             let Some(last) = self.0.last.lock().clone() else {
@@ -104,7 +104,8 @@ impl WatchedResources {
     }
 }
 
-/// Returns a future that completes when one of these kinds of resources changes after this call.
+/// Returns a future that completes when a resource of one of these kinds changes. Each change after this call counts,
+/// even if the future is polled only later.
 pub fn next_change<'r, K>(kinds: K) -> impl Future<Output = ()> + use<'r, K>
 where
     K: IntoIterator<Item = &'r WatchedResources>,

@@ -1,4 +1,4 @@
-//! Changes one resource if it is in an expected state.
+//! Edits of one resource. An edit is made only if the resource is in the state that the caller expects.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ pub struct ResourceEdit<'a> {
     /// The namespace of the resource; empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Returns whether the edit may be made to the resource as it is now. If not, nothing is changed. The argument is
-    /// `None` if there is no such resource.
+    /// Returns whether the edit may be made. The argument is the resource as it is now, or `None` if there is no such
+    /// resource. If the result is false, the resource is not changed.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Returns whether this resource looks as it should after the edit. The argument is `None` if there is no such
     /// resource.

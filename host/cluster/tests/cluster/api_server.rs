@@ -649,8 +649,8 @@ impl SharedServer {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line of a watch. `seen` is the version up to which the watch has already sent all changes. The
-    /// result is the line, the new value of `seen`, and whether the watch ends with this line.
+    /// Returns (the next line of a watch, the new value of `seen`, whether the watch ends with this line). `seen` is
+    /// the version up to which the watch has sent all changes. Returns `None` if there is nothing to send.
     fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {

@@ -11,7 +11,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
-        // The client's own credentials must not be forwarded, because the API server would refuse them.
+        // These are credentials of the client. They must not be forwarded, because the API server would refuse them.
         .header("authorization", "Bearer theirs")
         .header("content-type", "application/json")
         .body(Bytes::from(body.to_owned()))
@@ -25,7 +25,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
     setting
         .server
         .put("nodes", json!({"metadata": {"name": "one"}, "spec": {"x": 1}}));
-    // (method, path, status, a pointer into the reply, the expected value there)
+    // (method, path, expected status, JSON pointer into the reply, expected value at this pointer)
     for (method, path, status, pointer, expected) in [
         ("GET", "/api/v1/nodes/one", 200, "/spec/x", json!(1)),
         ("GET", "/api/v1/nodes/two", 404, "/reason", json!("NotFound")),
@@ -80,7 +80,7 @@ async fn a_missing_namespace_is_created_once() {
         .server
         .put("namespaces", json!({"metadata": {"name": "there"}}));
     let made = || setting.server.count("create", "/namespaces");
-    // (name of a namespace, the number of requests to create a namespace so far)
+    // (namespace that must exist, number of requests to create a namespace that the server has received by then)
     for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {
         cluster.ensure_namespace(name).await.unwrap();
         assert_eq!(made(), expected, "{name}");

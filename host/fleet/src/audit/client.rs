@@ -366,8 +366,9 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page of the list. If the page is too large, asks for fewer objects. If the token has expired (status
-    /// 410), continues with a new token, and the rest of the list then contains the objects as they are now.
+    /// Requests a page of the list. If the page is too large, requests it again with fewer objects. If the token has
+    /// expired (status 410), continues with a new token from the API server. The rest of the list then contains the
+    /// objects as they are now, and not as they were when the list began.
     async fn page(&mut self, token: &str, client: &AuditClient) -> Result<ApiServerAnswer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {
@@ -433,7 +434,7 @@ mod tests {
             client.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
-        // Requests that were not sent during a pause must not follow it as a burst.
+        // For 10 s no request is sent. The requests after this pause must still be sent one by one, and not in a burst.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
         tokio::join!(

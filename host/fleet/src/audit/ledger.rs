@@ -29,7 +29,7 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// The verdict on each object of a namespace. The key is a hash of the object's resource and name.
+    /// The verdict on each object of one namespace. The key of an object is a hash of its resource and its name.
     objects: HashMap<u64, AuditedObject>,
     findings: BTreeMap<(u16, String), Vec<Finding>>,
     /// Whether the namespace's report in the cluster may be outdated.
@@ -52,7 +52,7 @@ impl Ledger {
             self.resources.push(resource.to_owned());
             self.resources.len() - 1
         });
-        // An API server has only a few hundred resources.
+        // A position fits into 16 bits, because an API server has only a few hundred resources.
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 

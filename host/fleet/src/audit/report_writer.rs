@@ -62,7 +62,8 @@ impl ReportWriter {
         }
     }
 
-    /// Writes the outdated reports, and deletes those without findings. What fails or is cut short remains outdated.
+    /// Writes the reports that are outdated. A report without findings is deleted instead. If a write fails, or the
+    /// returned future is dropped, the report remains outdated until a later call writes it.
     pub(super) async fn write(
         &mut self,
         client: &AuditClient,
@@ -129,7 +130,8 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Deletes reports without findings, and marks reports that are missing in the cluster as outdated.
+    /// Compares the reports in the cluster with the findings. Deletes a report that has no findings. If the cluster
+    /// lacks a report that has findings, marks the report as outdated, so that it is written.
     pub(super) async fn compare(
         &mut self,
         client: &AuditClient,

@@ -146,8 +146,8 @@ impl Audits {
     }
 }
 
-/// Returns all that requires a new audit when it changes: the revision of the live chains, and the modes of their
-/// stages.
+/// Returns the revision of the live chains, and whether each stage is disabled and in which mode it is. If anything of
+/// this changes, all objects must be audited again.
 fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     let table = host.table();
     let stages = table.chains().flat_map(|chain| &chain.stages);
@@ -176,14 +176,16 @@ impl ChainAudit {
         let sender = self.sender.clone();
         self.watches.spawn(async move {
             sleep(pause).await;
-            // Sending fails only after this replica has ceased to be the leader, because that drops the receiver.
+            // Sending fails only if the receiver was dropped. This happens when this replica ceases to be the leader,
+            // and then nobody needs the message.
             let _ = sender.send((number, ObjectChange::Expired)).await;
         });
     }
 }
 
 impl Inner {
-    /// Records a problem with `what`, and logs it if it is new. `None` means that the problem is solved.
+    /// Records a problem with `what`, such as a resource, and logs the problem if it is new. If `problem` is `None`,
+    /// `what` has no problem any more.
     fn report(&self, what: &str, problem: Option<String>) {
         let mut status = self.status.lock();
         if status.problems.get(what) == problem.as_ref() {

@@ -55,7 +55,8 @@ impl Authority {
         params.not_after = now + Duration::days(days.into());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // The name contains a part of the CA's key, so that clients never confuse two CAs.
+        // The name of the CA ends with some digits of its key. Two CAs therefore have different names, and clients
+        // cannot confuse them.
         let bytes = key.subject_public_key_info().into_iter().rev();
         let id: String = bytes.take(4).map(|byte| format!("{byte:02x}")).collect();
         params

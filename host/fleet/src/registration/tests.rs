@@ -18,7 +18,7 @@ fn registration() -> WebhookRegistration {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The stages of the chain call webhooks, so that no module file is needed.
+/// Returns the text of a chain. Its stages call webhooks instead of plugins, so that these tests need no module files.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let lines = stages.iter().enumerate().map(|(index, stage)| {
         format!(
@@ -52,16 +52,16 @@ fn webhook(rules: &str, stages: &[&str]) -> Json {
 
 #[test]
 fn the_fields_of_a_webhook_follow_from_its_stages() {
-    // (stages of a chain, name of a field of its webhook, expected value of this field)
-    // Kubernetes accepts timeouts of 1 to 30 s, and the side effects `None` and `NoneOnDryRun`.
+    // (stages of a chain, name of a field of the chain's webhook, expected value of this field)
+    // In Kubernetes, `timeoutSeconds` is from 1 to 30, and `sideEffects` is `None` or `NoneOnDryRun`.
     let table: [(&[&str], &str, Json); 16] = [
         (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 750ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // The stages have 10 s together, because of `limits.requestTimeout`. The webhook gets 250 ms more for the
-        // answer, and the sum of 10.25 s is rounded up.
+        // `limits.requestTimeout` limits the two stages to 10 s together. The timeout of the webhook is 250 ms longer,
+        // because the answer takes time too, and 10.25 s are rounded up.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (

@@ -78,9 +78,9 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // Webhooks of several namespaces become one webhook if all their other settings are equal. The API
-                // server then calls it for all these namespaces, and each chain checks the namespace of the request
-                // again.
+                // If the webhooks for two namespaces differ in nothing but the namespace, one webhook is registered for
+                // both. The API server then calls it for requests in both namespaces, and each chain checks whether the
+                // request is in the chain's own namespace.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -195,9 +195,9 @@ impl RegisteredWebhook {
         let WebhookRegistration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // The name of a namespaced chain contains a slash, such as `a/b`, and the name of a webhook must not. So the
-        // slash becomes a dot. The webhooks of `a/b` and of the cluster-wide chain `a.b` then have different names only
-        // because of `-namespaced`.
+        // The name of a webhook must not contain a slash, so the slash in the name of a namespaced chain, such as
+        // `a/b`, becomes a dot. A cluster-wide chain may have the name `a.b`. So the name of the webhook for `a/b` also
+        // contains `-namespaced`, and the two webhooks have different names.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),

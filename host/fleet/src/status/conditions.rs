@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{LAST_TRANSITION, LONGEST_MESSAGE};
 use crate::chains::EXCEPTION;
 
-/// The reason in the conditions Live and Enforced of a chain that is served, but that no request can reach.
+/// The reason in the conditions Live and Enforced if a chain is served, but no request can ever reach it.
 const NEVER_CALLED: &str = "NeverCalled";
 
 struct StatusCondition {

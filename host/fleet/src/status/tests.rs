@@ -80,7 +80,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
     });
     // (state, stages, expected conditions, number of modules, number of mistakes)
-    // The conditions are Accepted, ModulesResolved, Live and Enforced, each with its status and its reason.
+    // A condition is (status, reason). The conditions are Accepted, ModulesResolved, Live and Enforced, in this order.
     let unknown = ("Unknown", "NoTable");
     for (state, stages, expected, modules, mistakes) in [
         (
@@ -288,7 +288,8 @@ fn only_conditions_that_change_get_a_new_time() {
 
 #[test]
 fn the_conditions_of_an_exception_follow_from_its_state() {
-    // (whether the exception has expired, the unknown stages that it names, status and reason of the condition Live)
+    // (whether the exception has expired, messages about unknown stages, expected status and reason of the condition
+    // Live)
     for (expired, unknown, expected) in [
         (false, json!([]), ("True", "Live")),
         (false, json!(["there is no stage pods/x"]), ("True", "Live")),
@@ -378,8 +379,8 @@ fn long_messages_in_a_status_are_truncated() {
     let mistakes = status["mistakes"].as_array().unwrap();
     assert_eq!(mistakes.len(), MOST_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-        // The message is cut off at the maximum length. That is in the middle of a character of two bytes, so the whole
-        // character is left out, and the message is a byte shorter.
+        // The maximum length would end the message in the middle of a character of two bytes. The whole character is
+        // left out, so the message is a byte shorter.
         assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
     }
 }

@@ -1,8 +1,8 @@
 //! The webhook server's certificate, which this program issues and renews in a Secret.
 //!
-//! Every certificate has its own CA, which expires with it and whose key is discarded. A new certificate waits in the
-//! Secret until the API server trusts its CA. An old CA stays trusted until it expires, so a replica that still serves
-//! the old certificate is trusted too.
+//! Each certificate has a CA of its own. The key of the CA is discarded, and the CA expires together with the
+//! certificate. A new certificate first waits in the Secret until the API server trusts its CA, and is served then. The
+//! old CA stays trusted until it expires, so a replica that still serves the old certificate is trusted too.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ struct Renewal<'a> {
     now: OffsetDateTime,
     /// Whether the API server trusts the CA of the certificate that is to be served next.
     is_trusted: bool,
-    /// Whether a new certificate must be issued before the old one is due for renewal.
+    /// Whether a new certificate is issued now, although the old one is not due for renewal yet.
     is_early: bool,
 }
 
@@ -145,8 +145,8 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Issues a certificate that is served at once, even if the API server does not trust its CA yet. The CAs in
-    /// `others` (PEM) remain trusted as well.
+    /// Issues a certificate that is served at once, although the API server does not trust its CA yet. `others`
+    /// contains further CAs (PEM), which remain trusted.
     fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
@@ -255,7 +255,8 @@ impl CertificateSecret {
         }
     }
 
-    /// Takes the next step to replace the certificate. Returns whether a new one waits until its CA is trusted.
+    /// Takes the next step to replace the certificate. Returns true if there is a new certificate that is not served
+    /// yet, because the API server does not trust its CA yet.
     pub(super) async fn renew(
         &self,
         state: &mut ConfigurationState,

@@ -25,8 +25,8 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The webhooks that were written last, and the version of the object that the API server then stored. An old API
-/// server drops fields that it does not know, so the stored webhooks may differ from the written ones.
+/// A webhook configuration as this program wrote it last: the webhooks, and the version that the object had after the
+/// write. An old API server drops fields that it does not know, so the stored webhooks may differ from these.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
@@ -35,8 +35,9 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// Returns whether the stored configuration is the one that was written. Returns false after an hour, so that the
-    /// configuration is written again: an API server that has been updated may now store fields that it dropped before.
+    /// Returns whether the configuration need not be written: the last write contained these webhooks, nobody has
+    /// changed the object since, and the write is less than an hour old. After an hour the configuration is written
+    /// again, because the API server may have been updated, and may now store fields that it dropped before.
     fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn webhooks_are_recognized_after_the_api_server_has_stored_them() {
         let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
-        // (webhooks that the API server has stored, webhooks that are wanted, whether they count as equal)
+        // (webhooks in the API server, wanted webhooks, whether the two count as equal)
         for (there, wanted, expected) in [
             (None, vec![], true),
             (Some(json!([])), vec![], true),

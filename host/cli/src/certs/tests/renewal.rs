@@ -2,7 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// A certificate is made with `--service hook.ns --days 90`, then changed, and later renewed.
+/// A certificate is made with `--service hook.ns --days 90`. Then its files are changed, and some days later it is
+/// renewed.
 /// (case, change to the files, days until the renewal, arguments of the renewal, whether the certificate is replaced)
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {

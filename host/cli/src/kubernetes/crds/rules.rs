@@ -13,9 +13,9 @@ enum Keywords {
     /// strings.
     Items(u64, u64),
     Length(u64),
-    /// No two items of a list of objects may have the same value in this field.
+    /// The name of a field that identifies the items of a list: no two items may have the same value in this field.
     Key(&'static str),
-    /// No two items of the list may be equal.
+    /// All items of the list must be different.
     Set,
 }
 
@@ -317,7 +317,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // The schema contains every one of these paths, and a test asserts that. So no addition is ever skipped.
+            // A test asserts that the schema contains every one of these paths. So the `continue` is never reached.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

@@ -133,7 +133,8 @@ impl SharedServer {
                 Some(_) => {}
             }
             if has_status(&target.plural) {
-                // A replacement of an object does not change its status, which has a path of its own.
+                // A client changes the status of an object by a separate path that ends in `/status`. So a replacement
+                // of the object keeps the stored status.
                 set(&mut object, "status", data.objects[&place].get("status"));
             }
             data.put(&target.plural, object);

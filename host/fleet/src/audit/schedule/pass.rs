@@ -89,8 +89,8 @@ impl Inner {
             } else {
                 Ok(())
             };
-            // Reports are usually written while the leader waits for the next audit of all objects. If this audit took
-            // longer than `every`, there is no such wait, so the reports are written here too.
+            // Reports are usually written while the leader waits for the next audit of all objects. If an audit took
+            // longer than `every`, the next one begins without a wait. So the reports are written here too.
             let written = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
                 REPORTS,

@@ -8,8 +8,8 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the contents of the Secret after a renewal that takes place in `days` days. `found` is what the Secret
-/// contains before this renewal, and `None` stands for a missing Secret.
+/// Returns the contents of the Secret after a renewal that takes place `days` days from now. `found` is what the Secret
+/// contains before the renewal; `None` if there is no Secret yet.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),

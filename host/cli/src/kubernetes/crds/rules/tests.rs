@@ -258,8 +258,8 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` for this schema and each schema within it. The second argument of `act` is the maximum number of values
-/// in one document to which the schema applies.
+/// Calls `act` for this schema and for each schema within it. `act` also gets the number of values in one document to
+/// which the schema applies at most. For the items of a list with `maxItems: 8`, for example, the number is 8.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
@@ -298,7 +298,8 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // The strings of an enumeration are short, so they add nothing to the estimated cost.
+                // Strings add to the estimated cost by their length. The strings of an enumeration are short, so they
+                // are not counted.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }

@@ -47,7 +47,7 @@ impl Schemas {
     }
 
     pub(super) async fn resources_refuse(&self, document: &Json) -> bool {
-        // Rules are evaluated only if the schema accepts the document, as in API servers.
+        // As in API servers, the rules are evaluated only if the schema accepts the document.
         !is_of(&self.of_resources, &self.of_resources, document)
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
@@ -157,7 +157,8 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
 }
 
-/// Most keywords restrict one type only, so a value of another type satisfies them.
+/// Returns whether a value satisfies one keyword of a schema. Most keywords restrict values of one type, as `maxLength`
+/// restricts strings. A value of any other type satisfies such a keyword.
 fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::schema;
 
-/// A string without a meaning, which is also not the name of any field.
+/// A meaningless string that these tests write into documents. No field has this name.
 const UNKNOWN: &str = "qqqq";
 
 fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
@@ -119,7 +119,8 @@ enum ExampleKind {
     Removal,
 }
 
-/// Who refuses a changed document: the schema for files, the schema for resources, and the reader, in this order.
+/// Whether a changed document is refused by the schema for files, by the schema for resources, and by the reader of
+/// definitions, in this order.
 type RefusedBy = [bool; 3];
 
 const BY_READER: RefusedBy = [false, false, true];
@@ -201,9 +202,9 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
             let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
-            // The schema for resources and the reader of definitions must refuse the same documents. The schema for
-            // files has no CEL rules. So it may accept a document that the reader refuses, but must not refuse a
-            // document that the reader accepts.
+            // The schema for resources must refuse exactly the documents that the reader of definitions refuses. The
+            // schema for files may refuse fewer, because it has no rules in CEL. But it must not refuse a document that
+            // the reader accepts.
             if resources != reader || (files && !reader) {
                 differences.push((pointer.clone(), change, [files, resources, reader]));
             }
