@@ -130,8 +130,8 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Compares the reports in the cluster with the findings. Deletes a report that has no findings. If the cluster
-    /// lacks a report that has findings, marks the report as outdated, so that it is written.
+    /// Compares the reports in the cluster with those that this program has written. Deletes reports without findings. If
+    /// a written report is missing in the cluster, marks it as outdated, so that it is written again.
     pub(super) async fn compare(
         &mut self,
         client: &AuditClient,
