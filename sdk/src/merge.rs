@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_whose_items_the_plugins_type_drops_is_an_error() {
+    fn a_list_is_an_error_if_the_type_of_the_plugin_drops_items() {
         let error = rebase(&json!({"a": [1, 2]}), &json!({"a": [1]}), json!({"a": [1, 3]}))
             .expect_err("it lost an element");
         assert!(error.to_string().contains("\"/a\""), "{error}");

@@ -134,8 +134,8 @@ async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: b
     } else {
         b""
     };
-    // The compressed headers of the reply. They are only the number zero, because the reply has no headers, and then an
-    // empty zlib block, after which kubectl stops reading.
+    // The reply has no headers, so only their number, zero, is compressed. An empty zlib block follows, after which
+    // kubectl stops reading.
     let block = [
         begin,
         b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",

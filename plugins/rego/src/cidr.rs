@@ -184,7 +184,7 @@ mod tests {
 
     /// The cases are from `test/cases/testdata/netcidrcontainsmatches` of OPA, and from its documentation.
     #[test]
-    fn each_cidr_match_has_the_keys_of_both_networks() {
+    fn a_cidr_match_has_the_keys_that_both_networks_have_in_their_collections() {
         for (networks, others, expected) in [
             (
                 r#""1.1.1.0/24""#,

@@ -214,7 +214,7 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Te
     creators.end(&[OLD, NEW]).await;
 }
 
-/// The API server trusts both CAs before the server gets its new certificate, and only the new CA afterwards.
+/// The API server trusts the old and the new CA before the driver gets its new certificate, and only the new CA later.
 pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<TestCluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");

@@ -314,7 +314,7 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
 }
 
 #[test]
-fn every_documented_key_is_a_valid_pattern() {
+fn every_key_of_a_bcs_object_is_a_valid_json_pointer_pattern() {
     assert_eq!(
         KEYS.iter()
             .filter(|key| key.parse::<PointerPattern>().is_ok())

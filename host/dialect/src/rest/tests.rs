@@ -421,7 +421,7 @@ fn identity_fields_default_to_the_fields_of_name_and_namespace() {
 }
 
 #[test]
-fn a_changed_object_is_written_in_the_key_spelling_of_the_body() {
+fn an_object_gets_the_documented_spelling_of_its_keys() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let respelled = prepared
         .object_spelling

@@ -1,5 +1,5 @@
-//! A guest that opens a file or a socket, as a library might, although the sandbox has neither. Like a plugin with
-//! these capabilities, it can also send a request, list Nodes, or query a user's permissions.
+//! A guest that opens a file or a socket, as a library might, although the sandbox has neither. If the settings ask for
+//! it, the guest uses a capability instead: it sends a request, lists Nodes, or queries a user's permissions.
 
 use std::{fs, net::TcpStream};
 
@@ -27,7 +27,7 @@ pub struct Settings {
 pub enum GuestTarget {
     /// `/etc/passwd`.
     File,
-    /// The port of a local SSH server.
+    /// A socket: a TCP connection to port 22 of this machine.
     Socket,
     /// The HTTP server whose address is in the setting `url`.
     Http,

@@ -173,7 +173,7 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
 }
 
 #[test]
-fn storing_a_body_does_not_hide_its_mistakes() {
+fn mistakes_in_a_stored_definition_are_reported_at_their_path() {
     // (wrong part of a definition, path of the expected mistake)
     for (part, path) in [
         (r#""other":null"#, "other"),
