@@ -23,8 +23,9 @@ impl TimedAnswer {
     }
 }
 
-/// Returns the longest time for which an older table still gave answers after a newer table had given its first one,
-/// and the version of this older table. `answers` must be in the order of arrival.
+/// Returns the longest time for which two versions of a table answered at once, and the older of the two versions. This
+/// is the time from the first answer of the newer version to the last answer of the older version. `answers` must be in
+/// the order of arrival.
 pub fn longest_overlap(answers: &[TimedAnswer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);

@@ -13,7 +13,7 @@ pub struct BuildComparison {
 pub enum RoundVerdict {
     /// This build is faster than the other, by more than the noise.
     Gained,
-    /// The builds differ by no more than the noise, or by at most one percent.
+    /// Neither build is faster: they differ by no more than the noise, or by at most one percent.
     Equal,
     /// This build is slower than the other, by more than the noise.
     Lost,
@@ -34,7 +34,8 @@ impl BuildComparison {
             .filter(|ratio| ratio.is_finite())
             .collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        // The range of eight or more rounds does not contain the lowest and the highest ratio, which may be outliers.
+        // With eight or more rounds, the lowest and the highest ratio are left out of the range, because they may be
+        // outliers.
         let outliers = usize::from(ratios.len() >= 8);
         let last = ratios.len().checked_sub(1 + outliers)?;
         let (lower, upper) = (ratios.get((ratios.len() - 1) / 2)?, ratios.get(ratios.len() / 2)?);

@@ -27,11 +27,12 @@ pub struct KillResult {
     /// The number of times that the program was killed while it applied definitions with new modules, which it had to
     /// fetch and compile.
     pub new: u32,
-    /// The number of kills while the program applied a set whose modules were all in the store.
+    /// The number of times that the program was killed while it applied definitions whose modules were already in its
+    /// store.
     pub known: u32,
     pub starting: u32,
-    /// The number of times that the program was killed before it reported success for a set of definitions, but served
-    /// this set after the restart.
+    /// The number of times that the program was killed before it had reported success for a set of definitions, and
+    /// served this set nevertheless after the restart.
     pub finished: u32,
     /// The number of times that the program was killed after it had reported success for a set of definitions.
     pub acknowledged: u32,
@@ -44,7 +45,7 @@ pub struct KillResult {
 enum KillMoment {
     /// The program is killed while it applies definitions with new modules, which it has to fetch and compile.
     New,
-    /// The program applies a set whose modules are in its store.
+    /// The program is killed while it applies definitions whose modules are already in its store.
     Known,
     Start,
 }
@@ -203,8 +204,8 @@ impl KillScene {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Starts the program or sends it the definitions, as `moment` says, and kills it after `delay`. Returns whether
-    /// the program had replied that the definitions are in use.
+    /// Starts the program or sends definitions to it, as `moment` says. Kills the program when `delay` has passed.
+    /// Returns whether the program had already replied that the definitions are in use.
     async fn interrupt(
         &self,
         program: &mut Admittance,

@@ -1,8 +1,8 @@
 //! The environment of the tests, the demo and the benchmarks that run the whole program: the real program as a child
 //! process, a control plane behind it, and a client in front of it.
 //!
-//! All servers listen on ports that the kernel chooses. Instead of pausing, tests wait for observable events: a line of
-//! the log, a reply, or the end of a process.
+//! All servers listen on ports that the kernel chooses. Tests do not sleep for a fixed time, but wait for an observable
+//! event: a line of the log, a reply, or the end of a process.
 
 #![allow(missing_docs, reason = "only this repository uses the library")]
 

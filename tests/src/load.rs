@@ -12,8 +12,8 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another, each on its own connection. All stages must report one version in a
-/// response, which must not be older than the previous version on the connection.
+/// Clients that create objects one after another, each client on its own connection. In every response, all stages must
+/// report the same version. It must not be older than the version in the previous response on the connection.
 #[derive(Debug)]
 pub struct CreationLoad {
     shared: Arc<SharedLoad>,
@@ -25,8 +25,8 @@ pub struct CreationLoad {
 struct SharedLoad {
     url: String,
     stages: usize,
-    /// The oldest version that may still handle a request that is sent now. A response of an older version is a
-    /// problem.
+    /// The oldest version of the module that may still handle requests. If a request is sent now and an older version
+    /// handles it, this is a problem.
     oldest: AtomicU32,
     is_over: AtomicBool,
 }
@@ -37,11 +37,11 @@ pub struct LoadCounts {
     pub failures: u64,
     /// Descriptions of the first responses that were wrong.
     pub problems: Vec<String>,
-    /// The newest version that each connection has seen in a response.
+    /// For each connection, the newest version that it has seen in a response so far.
     newest: Vec<u32>,
 }
 
-/// The minimum time between two requests of a connection.
+/// A connection waits for at least this time between the beginnings of two requests.
 const PACE: Duration = Duration::from_millis(2);
 
 const MAX_PROBLEMS: usize = 10;
@@ -71,7 +71,8 @@ impl CreationLoad {
         })
     }
 
-    /// Requires that requests which are sent from now on are not handled by a version older than `version`.
+    /// Declares that all versions before `version` are out of use. If one of them handles a request that is sent after
+    /// this call, this is a problem.
     pub fn retire_versions_before(&self, version: u32) {
         self.shared.oldest.store(version, Ordering::SeqCst);
     }

@@ -41,8 +41,8 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     with_extra_core_module(&format!("(module {})", function.repeat(27)))
 }
 
-/// Returns a Kubewarden policy that makes the host verify a certificate chain with 31 intermediates. Each intermediate
-/// could have signed each of the others, but no path leads to the root.
+/// Returns a Kubewarden policy that makes the host verify a certificate with 31 intermediate certificates. Each of the
+/// 31 could have signed any other, so a verifier can try a huge number of paths, but no path leads to the root.
 pub fn verifying() -> Result<Vec<u8>, Error> {
     let question = question()
         .map_err(|error| Error::Invalid(error.to_string()))?

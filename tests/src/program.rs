@@ -138,8 +138,8 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // There is no address if the program does not listen. The URL then names a host that does not exist, so
-            // that the error of a request contains `not-listening`.
+            // The program has no address if it does not listen. Then the host in the URL is `not-listening.invalid`,
+            // which does not exist, so the error of a request shows the cause.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }

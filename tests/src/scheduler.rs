@@ -40,9 +40,9 @@ mod types;
 pub use cluster_state::{MesosCluster, ObjectKey, SchedulerKind, SchedulerVerb, StateWrite};
 use routes::RouteMatch;
 
-/// A fake BCS Mesos scheduler with the routes in `sched/api/routes.go` of the original. It records each request, and
-/// which parts of it the original could not decode. While it is not the master, it replies with 200 and an empty body,
-/// like the original.
+/// A fake BCS Mesos scheduler, with the routes of the real scheduler (`sched/api/routes.go` of BCS). It records each
+/// request, and the parts of the request that the real scheduler could not have decoded. While it is not the master, it
+/// replies with 200 and an empty body, as the real scheduler does.
 #[derive(Debug)]
 pub struct Scheduler {
     address: SocketAddr,

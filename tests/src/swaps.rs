@@ -12,7 +12,7 @@ use crate::{CreationLoad, Error, FakeUpstream, LoadCounts, Serve, Versions, file
 /// Replaces a module repeatedly. Every stage of a chain uses this module.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// The number of versions that follow the first one.
+    /// The number of times that the module is replaced. The version with which the program starts does not count.
     pub rounds: u32,
     pub stages: usize,
     pub connections: usize,

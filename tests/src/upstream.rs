@@ -228,7 +228,8 @@ async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> R
     }
 }
 
-/// Replies with the object that was last written to this path. `received` are the requests to this server so far.
+/// Replies with the object that was last written to `path`. `received` contains all requests that this server has got
+/// so far.
 fn written(received: &[UpstreamRequest], path: &str) -> Response {
     let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());

@@ -75,8 +75,9 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Some clients read the reply only after they have sent their whole body, so `collect` has to read the body to
-        // the end. `collect` does this only without a header `Content-Encoding`, so this header is removed.
+        // Some clients read the reply only after they have sent their whole body. So `collect` reads the body to the
+        // end. If there were a header `Content-Encoding`, `collect` would refuse the body without reading it, so this
+        // header is removed.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),

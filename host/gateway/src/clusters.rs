@@ -201,8 +201,8 @@ impl ClusterFollower {
         }
     }
 
-    /// Returns all clusters: those in the configuration, and those that have a node in ZooKeeper. `names` are the names
-    /// of the nodes. A cluster that was known before keeps its drivers.
+    /// Returns all clusters: those in the configuration, and those that have a node in ZooKeeper. `names` contains the
+    /// names of these nodes. If a cluster was known before, its drivers stay the same.
     fn known_clusters(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use crate::{clusters::ClusterDrivers, error::GatewayError};
 
-/// The query parameter that names the cluster of a console if no header does.
+/// A request for a console names the cluster in a header, or in this query parameter if the header is missing.
 const CLUSTER_PARAMETER: &str = "cluster_id";
 /// The query parameter that tells a driver on which host the console is.
 const HOST_PARAMETER: &str = "host_ip";

@@ -95,10 +95,10 @@ fn after_colon(reason: &str) -> String {
 /// The part of bcs-api whose error replies are imitated. Each part formats the JSON of its replies differently.
 #[derive(Clone, Copy, Debug)]
 enum EnvelopeWriter {
-    /// An error of bcs-api's handlers: compact JSON, with a message that names the program.
+    /// An error from a handler of bcs-api: compact JSON, with a message that contains the name of the program.
     Handler,
-    /// An error that bcs-api's filters send: indented JSON. Unlike a handler, a filter never replies 200 if there is an
-    /// error.
+    /// An error from a filter of bcs-api: indented JSON. Handlers of bcs-api can report an error with the status 200,
+    /// but filters never do.
     Filter,
 }
 
@@ -147,8 +147,8 @@ impl GatewayError {
         self.form().word
     }
 
-    /// Returns the HTTP status that fits this error. The client may get another status: with [`Statuses::Ok`], some
-    /// errors are sent with the status 200.
+    /// Returns the HTTP status that describes this error. The reply to the client may have another one: with
+    /// [`Statuses::Ok`], some errors are sent with the status 200.
     pub(super) fn own_status(&self) -> StatusCode {
         self.form().status
     }

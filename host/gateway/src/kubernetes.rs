@@ -329,7 +329,7 @@ fn recipient(cluster: &RegisteredCluster, session: &UserSession) -> Recipient {
 
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<ClusterRoute>>() else {
-        // This does not happen, because `answer` adds a route to every request.
+        // This is not reached: every request that comes here has a route in its extensions, where `answer` has put it.
         return Ok(end_reply(&EndReason::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))

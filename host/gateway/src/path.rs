@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes that the paths of requests to the gateway can have, with the longest first. The first one is the prefix
-/// of bcs-api, and the second one is the prefix of bcs-gateway-discovery.
+/// The prefixes that the paths of requests to the gateway can have: the prefix of bcs-api, and the prefix of
+/// bcs-gateway-discovery.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
 /// Returns the path at a driver for a path at the gateway. The query and percent-encoding are kept.
@@ -45,8 +45,8 @@ fn is_plain(rest: &str) -> bool {
     !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
 }
 
-/// The maximum number of times that a path is decoded. Several servers can be between a client and a driver, and each
-/// of them may decode the path once.
+/// The maximum number of times that percent-encoding is removed from a path before the path is checked. There can be
+/// several servers between a client and a driver, and each of them may decode the path once.
 const ROUNDS: usize = 4;
 
 /// Returns whether every server reads this path in the same way: it has no encoded slash, and nothing is encoded twice.

@@ -11,9 +11,9 @@ use crate::path;
 /// The prefix of the driver's paths for custom resources. The driver forwards them to a kube-apiserver.
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
-/// The API groups whose custom resources users with [`Permission::Write`] may change. Changes of other groups need
-/// [`Permission::Hooks`], because their resources may control admission and access for all requests: as definitions of
-/// hooks, admission policies, roles, API services or policy engines. Default: none.
+/// The API groups whose custom resources users with [`Permission::Write`] may change. Changes of resources in any other
+/// group need [`Permission::Hooks`], because they may control admission or access for all requests. Examples are
+/// definitions of hooks, admission policies, roles, API services, and resources of policy engines. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainGroups(BTreeSet<ApiGroup>);
 
@@ -25,7 +25,8 @@ pub struct ApiGroup(String);
 pub enum InvalidApiGroup {
     #[error("{0:?} is not an API group of custom resources: write one such as clb.bmsf.tencent.com")]
     Name(String),
-    /// The group may not be listed, because its resources control admission or access for all requests.
+    /// The operator may not list this group among the groups that users with `Write` may change, because its resources
+    /// control admission or access for all requests.
     #[error(
         "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
     )]
@@ -40,8 +41,8 @@ impl FromStr for ApiGroup {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        // BCS's own group, `bkbcs.tencent.com`, is protected as well, because it contains the definitions of hooks and
-        // all workloads of the scheduler.
+        // BCS's group `bkbcs.tencent.com` is protected, too. Its resources include the definitions of hooks and all
+        // workloads of the scheduler.
         if ["k8s.io", "kubernetes.io"].iter().any(|domain| is_within(domain)) || text == "bkbcs.tencent.com" {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }

@@ -182,7 +182,8 @@ fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     }
 }
 
-/// Returns the value of a header with a token. Several are an error, because the driver might use a different one.
+/// Returns the value of a header with a token. If the header has several values, this is an error, because the driver
+/// might use another value than the gateway.
 fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, GatewayError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

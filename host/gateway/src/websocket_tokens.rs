@@ -38,7 +38,8 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the first WebSocket protocol that is not a token. Browsers require that the server chooses one.
+/// Returns the first WebSocket protocol in the request that is not a token. The gateway chooses this protocol, because
+/// browsers require that the server chooses one of the protocols in the request.
 pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
     let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
     HeaderValue::from_str(other).ok()

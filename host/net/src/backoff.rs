@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The pauses between retries, which double up to `longest`. A random part prevents that many clients retry at once.
+/// The pauses between retries. Each pause is about twice as long as the previous one, up to `longest`. A part of each
+/// pause is random, so that many clients do not retry at the same moment.
 #[derive(Debug)]
 pub struct Backoff {
     builder: ExponentialBuilder,

@@ -63,8 +63,8 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// Gives back the body of a request after a failed attempt that has read nothing of it. Then another attempt can send
-/// it.
+/// Keeps the body of a request for the next attempt to send the request. If an attempt fails before it has read
+/// anything of the body, the body is put here again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<ReadState>);
 

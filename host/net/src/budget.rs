@@ -35,7 +35,8 @@ pub struct BodyMemory {
 }
 
 impl BodyBudget {
-    /// Returns the default budget in bytes: 256 MiB, or more if [`least`](Self::least) of the largest body is more.
+    /// Returns the default budget in bytes. It is 256 MiB, or more if a single client needs more to send a body of
+    /// `largest_body` bytes (see [`least`](Self::least)).
     pub fn default_for(largest_body: usize) -> usize {
         (256 << 20).max(Self::least(largest_body))
     }
@@ -77,7 +78,8 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Combines the body's content with its memory. The memory is freed with the last clone of the content.
+    /// Ties the memory of the body to its content. The memory is released when the last clone of the returned content
+    /// is dropped.
     pub fn hold(self, content: Bytes) -> Bytes {
         if self.permit.is_none() || content.is_empty() {
             return content;

@@ -24,8 +24,8 @@ fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'sta
     Some(error.downcast_ref::<io::Error>()?.get_ref()?)
 }
 
-/// Returns the message of the last of the [`causes`] of an error, because the others often say only that a request
-/// failed.
+/// Returns the message of the innermost of the [`causes`] of an error. The messages of the outer errors often say only
+/// that a request failed.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error)
         .last()

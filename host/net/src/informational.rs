@@ -161,9 +161,9 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // Bytes that are sent on an idle connection are usually the beginning of a new request, so there is new
-            // credit. They can also be the rest of an earlier request, to which the server replied early. Then the
-            // additional credit does no harm.
+            // Bytes that this program sends on an idle connection usually begin a new request, which gets new credit.
+            // Sometimes they are the rest of an earlier request, because the server replied before it had the whole
+            // request. Then the additional credit does no harm.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
@@ -214,7 +214,8 @@ fn count_heads(
         *position = match (*position, byte) {
             // Empty lines before a response are skipped, as in hyper.
             (HeadPosition::Status { read: 0, .. }, b'\r' | b'\n') => *position,
-            // Byte 7 of the status line is the minor version of HTTP, which may have any value.
+            // Byte 7 of the status line is the minor version of HTTP. It is not compared, because any minor version is
+            // accepted.
             (HeadPosition::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {

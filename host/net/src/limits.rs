@@ -145,7 +145,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Returns how many client connections the limit of open file descriptors of this process allows.
+/// Returns the default limit on client connections. It depends on how many file descriptors this process may open.
 pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }

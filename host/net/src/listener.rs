@@ -63,13 +63,14 @@ pub trait RequestHandler: Clone + Send + Sync + 'static {
     const IS_COUNTED: bool;
 
     /// Returns a handler for connections that exceed the limit of the port. The default is `None`: these connections
-    /// are closed at once. With a handler, at most 64 of them are open. When another one arrives, the oldest is closed,
-    /// so that a client cannot keep others out by holding its connections open.
+    /// are closed at once. With a handler, at most 64 of these connections are open. If one more arrives, the oldest of
+    /// the 64 is closed, so that a client cannot keep others out by holding its connections open.
     fn beyond_limit(&self) -> Option<Self> {
         None
     }
 
-    /// Replies to a request. `transfer` says whether the request's body stalls before the reply.
+    /// Replies to a request. From `transfer`, the handler learns whether the body of the request stalls before the
+    /// reply.
     fn handle(
         self,
         request: Request<Body>,
@@ -204,7 +205,8 @@ impl Listener {
                 }
             }
         }
-        // The queue is emptied before the port is closed, because closing it would reset the connections in the queue.
+        // The kernel has a queue of connections that were not accepted yet. They are accepted before the port is
+        // closed, because closing the port would reset them.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }

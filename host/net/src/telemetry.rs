@@ -31,7 +31,8 @@ crate::metric_table! {
         "Changes of TLS files that were rejected because the files are invalid";
 }
 
-/// Sets the counters of failures to 0, because monitoring would otherwise not see the first failure as an increase.
+/// Sets the counters of failures to 0 when the program starts. If a counter first appeared with the value 1, Prometheus
+/// would see no increase, and would miss the first failure.
 pub fn begin_at_zero() {
     for (who, how) in [
         ("client", "idle"),

@@ -192,9 +192,9 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream for a single server. It shares the configuration, the connection pool and the tunnels with
-    /// this upstream, so the tunnels of both end at the same time. The server gets the header `Host` of the client's
-    /// request, because web pages require it.
+    /// Creates an upstream for a single server. It shares the configuration, the connection pool and the tunnels of
+    /// this upstream, so the tunnels of both upstreams end at the same time. Requests to the server keep the client's
+    /// header `Host`, because web pages need it.
     pub fn beside(&self, server: UpstreamServer) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),

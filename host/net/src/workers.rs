@@ -61,8 +61,8 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Without this flag, all threads that this thread starts, such as threads for long work, would inherit its
-        // short time slice.
+        // With this flag, threads that this thread starts get the default time slice. Otherwise, threads for long work
+        // would have the short time slice, too.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,

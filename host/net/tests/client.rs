@@ -84,7 +84,7 @@ async fn a_request_through_a_proxy_contains_the_url_of_its_target() {
         received.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
         "{received}"
     );
-    // The base64 text stands for the proxy's credentials `user:word`.
+    // `dXNlcjp3b3Jk` is `user:word` in base64, the credentials of the proxy.
     assert!(
         received.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
         "{received}"

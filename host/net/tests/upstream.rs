@@ -143,7 +143,8 @@ async fn requests_are_sent_only_to_the_master() {
         (followed_servers(&[("n4", c)]), (200, "c x")),
         (followed_servers(&[]), (502, "the upstream has no master")),
         (followed_servers(&[("n5", a)]), (200, "a x")),
-        // The discovery of servers has failed, so there is no new list. The servers of the last list are used.
+        // The discovery of servers has failed, so the list of servers may be out of date. Requests still go to the
+        // servers in it.
         (lost(&[("n5", a)]), (200, "a x")),
     ] {
         sender.send_replace(now.clone());
@@ -262,8 +263,8 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // The sender is dropped after this last update of the list of servers. So the request cannot wait for another
-    // update, and fails at once.
+    // This is the last update of the list of servers, because the sender is dropped afterwards. So the request cannot
+    // wait for a new master, and fails at once.
     sender.send_replace(followed_servers(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::SchedulerRequest;
 
-/// The state that the fake schedulers of a cluster share. Clones share it. The original keeps it in ZooKeeper.
+/// The state of a fake Mesos cluster, which all its fake schedulers share. Real schedulers keep the state in ZooKeeper.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct MesosCluster(Arc<Mutex<ClusterState>>);
 
@@ -56,7 +57,7 @@ pub(super) enum RouteEffect {
     Scale(SchedulerKind),
     Get(SchedulerKind),
     List(SchedulerKind),
-    /// The route returns the field `raw_json` of an object: the JSON from which the object was created.
+    /// The route returns the JSON from which an object was created. The object has this JSON in its field `raw_json`.
     Define(SchedulerKind),
     Versions,
     /// The route neither reads nor changes the state of the fake cluster.

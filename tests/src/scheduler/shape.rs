@@ -72,7 +72,8 @@ impl BodyShape {
     }
 }
 
-/// Returns the problems with the headers of a driver's request. The original driver forwards no header of its client.
+/// Checks the headers of a request that a driver has sent, and returns the problems. The real driver does not forward
+/// the headers of its own clients, so each header that the driver would not set itself is a problem.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
     for name in headers.keys() {

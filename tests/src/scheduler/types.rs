@@ -74,7 +74,8 @@ const POLICIES: [BodyShape; 2] = [
     ]),
 ];
 
-/// The type of a version of an application or a process. A version of a daemonset has another type, without `raw_json`.
+/// The type of a version of an application or a process. Versions of daemonsets have a type of their own, which lacks
+/// the field `raw_json`.
 pub(super) const VERSION: BodyShape = Object(&[
     SchedulerField("ID", must(&Text)),
     SchedulerField("Name", must(&Text)),

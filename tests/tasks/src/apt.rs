@@ -144,8 +144,8 @@ impl Apt {
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();
-        // An earlier attempt may have left an older version of the file. So there can be several files, and the newest
-        // is used.
+        // The directory can also contain an older version of the file, from an earlier download. So the newest of the
+        // matching files is used.
         found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
         found.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(

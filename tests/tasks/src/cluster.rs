@@ -24,7 +24,8 @@ const PACKAGES: [&str; 5] = [
     "kubernetes-client",
     "golang-1.19-go",
     "golang-1.19-src",
-    // A newer reflect2 replaces the copy in the source package, which panics if it is compiled with Go 1.18 or later.
+    // The source package of Kubernetes contains an old copy of reflect2, which panics if it is compiled with Go 1.18 or
+    // later. The newer reflect2 in this package replaces the copy.
     REFLECT2,
 ];
 

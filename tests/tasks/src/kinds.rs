@@ -216,8 +216,8 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // Only a field that can be a key of a list needs its default in the output. The default of such a field is
-            // `TCP` or an empty text.
+            // Server-side apply needs the default of a field only if the field can be a key of a list. The default of
+            // such a field is `TCP` or an empty text, so other defaults are left out.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }

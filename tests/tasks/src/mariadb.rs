@@ -14,7 +14,7 @@ const PROGRAMS: [(&str, &str); 2] = [
     ("my_print_defaults", "mariadb-client-core"),
 ];
 
-/// The directory in which Debian installs the server. It is not in every user's `PATH`.
+/// Debian installs the programs of the MariaDB server in this directory, which is not in the `PATH` of every user.
 const FOLDER: &str = "/usr/sbin";
 
 /// The environment variable that tells tests in which directory the MariaDB server is.

@@ -67,7 +67,8 @@ pub(crate) fn compressed() -> Result<PathBuf, Error> {
         run(gzip
             .args(["-9", "--no-name", "--force"])
             .arg(packed.join(plugin.artifact())))?;
-        // A file that has not changed is not written again. If it were, Cargo would compile the program again.
+        // A file with the same content is not written again. Otherwise, Cargo would see a changed file, and would
+        // compile the program again.
         let file = format!("{}.gz", plugin.artifact());
         copy(&packed.join(&file), &directory.join(&file))?;
     }
@@ -188,7 +189,7 @@ fn name(manifest: &str) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// Copies a file unless the copy is equal to it. So a program that watches the copy sees only real changes.
+/// Copies a file, unless the existing copy has the same content. So programs that watch the copy see only real changes.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let content = fs::read(from).map_err(|source| Error::File {
         path: from.to_owned(),

@@ -8,7 +8,8 @@ use crate::{
     folders::at,
 };
 
-/// The tests write many pictures. The pictures for the manual have names with this beginning and this end.
+/// The tests write many pictures. Only those for the manual have file names that begin with the first text and end with
+/// the second one.
 const PICTURES: (&str, &str) = ("manual-", "-light.png");
 
 /// The program that reduces pictures to 256 colours and so to a third of their size, with its package.

@@ -95,8 +95,8 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Looks for bills of materials in `folder`. Moves the one of `package` to `to`, and removes those of other packages.
-/// Adds the folders in `folder` to `folders`.
+/// Looks for bills of materials in `folder`. Moves the bill of `package` to `to`, and removes the bills of other
+/// packages. Adds the folders in `folder` to `folders`.
 fn take(
     folder: &Path,
     name: &str,

@@ -1,7 +1,7 @@
 //! Checks that the help lists tasks.
 //!
-//! `cargo task demo` also compiles this test, only so that Cargo compiles dependencies with the same features as in
-//! other builds. See `build_demo`.
+//! `cargo task demo` compiles this test, too, but does not run it. With the test, Cargo selects the same features for
+//! dependencies as in other builds, and compiles them only once. See `build_demo`.
 
 use std::process::Command;
 

@@ -54,7 +54,8 @@ impl Accounts {
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
         if cluster.register_token.as_ref().is_some_and(is_new) {
             let mut change = self.0.database.change().await?;
-            // The digest is compared in the statement, because the token may have been replaced since it was checked.
+            // The register token may have been replaced since it was checked above. So the statement compares the
+            // digest again, and changes nothing if it is a different one.
             query("UPDATE admittance_register_tokens SET used_at = ? WHERE cluster_id = ? AND digest = ?")
                 .bind(seconds(now()))
                 .bind(cluster_id.to_owned())

@@ -115,8 +115,8 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // The clusters of the deleted user stay, but without a creator. Otherwise, a new user could inherit them,
-        // because some versions of MySQL give the number of a deleted user to a new user after a restart.
+        // The clusters of the deleted user stay, but get no creator. Some versions of MySQL give the number of a
+        // deleted user to a new user after a restart. Such a user would otherwise become the creator of these clusters.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",

@@ -123,7 +123,8 @@ pub(super) async fn revision_in(transaction: &mut DatabaseTransaction) -> Result
     Ok(query_scalar(REVISION).fetch_one(&mut **transaction).await?)
 }
 
-/// Reads the whole content of the database. Credentials that are equal to those in `previous` keep their `Arc`.
+/// Reads the whole content of the database. If the credentials of a cluster are the same as in the directory
+/// `previous`, the new directory shares their `Arc` with `previous`.
 pub(super) async fn read_directory(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,

@@ -185,8 +185,8 @@ impl Directory {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// Returns the permission of a user for the drivers of a Mesos cluster. Being the cluster's creator is not enough,
-    /// because any user may register a cluster with any ID of the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Users who are not super users need a grant,
+    /// even if they have created the cluster: any user may register a cluster with any ID of the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);

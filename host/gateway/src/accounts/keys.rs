@@ -27,7 +27,8 @@ pub struct KeyFile {
 #[derive(derive_more::Debug)]
 #[debug("Key {{ name: {name:?}, .. }}")]
 struct AccountKey {
-    /// The first characters of the key's digest, which identify the key in what it has encrypted.
+    /// The first characters of the key's digest. They are stored with each secret that this key has encrypted, so that
+    /// the key is found again for the decryption.
     name: String,
     key: LessSafeKey,
 }
@@ -162,8 +163,8 @@ pub(super) fn random_suffix(length: usize) -> Result<String, String> {
 fn random(length: usize, letters: usize) -> Result<String, String> {
     let source = SystemRandom::new();
     let mut text = String::with_capacity(length);
-    // The number of values of a byte, 256, may not be a multiple of `letters`. Random bytes from `usable` on are
-    // skipped, so that every character has the same probability.
+    // A random byte has 256 values. If 256 is not a multiple of `letters`, some characters would be more probable than
+    // others. So bytes that are not below `usable` are skipped.
     let usable = 256 / letters * letters;
     while text.len() < length {
         let mut bytes = [0; 64];

@@ -66,8 +66,8 @@ pub enum GrantedClusters {
 pub enum GrantScope {
     #[display("")]
     Cluster,
-    /// The grant holds for all namespaces, so it gives the same rights as a grant with the scope `Cluster`. The
-    /// database stores the two as different grants.
+    /// The grant holds for every namespace. The user gets the same rights as from a grant with the scope `Cluster`, but
+    /// the database stores these two scopes as different grants.
     #[display("*")]
     EveryNamespace,
     Namespace(String),

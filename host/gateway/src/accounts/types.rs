@@ -105,8 +105,8 @@ impl Access {
         }
     }
 
-    /// Returns the highest permission that the user has for requests to the cluster. With `Self::Cluster`, the gateway
-    /// allows every request, because the cluster itself decides.
+    /// Returns the highest permission that the user has for requests to the cluster. With `Access::Cluster`, the
+    /// gateway lets every request pass, because the role bindings in the cluster decide.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,

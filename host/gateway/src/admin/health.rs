@@ -1,4 +1,5 @@
-//! Shows the gateway's state on the page about the driver's dependencies.
+//! Describes the state of the gateway as lines, which the console and `admittance status` show with the states of the
+//! driver's dependencies.
 
 use admittance_admin::{HealthLine, HealthPanel, Tone};
 

@@ -66,7 +66,8 @@ impl KubernetesError {
     pub(super) fn reply(&self) -> Response<Bytes> {
         let (status, message) = (self.status(), self.to_string());
         let mut reply = match self {
-            // bcs-api also replies with the reason `CREATE_TUNNEL_ERROR` if it cannot reach a cluster.
+            // If bcs-api cannot reach a cluster, it replies with the reason `CREATE_TUNNEL_ERROR`. The gateway does the
+            // same.
             Self::NotConnected(_) | Self::Credentials { .. } => {
                 status_with_reason(status, "CREATE_TUNNEL_ERROR", &message)
             }

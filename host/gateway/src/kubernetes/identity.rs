@@ -34,7 +34,8 @@ pub(super) struct ImpersonatedUser {
     pub(super) groups: Vec<String>,
 }
 
-/// The permissions for a cluster, each with the group that the gateway adds for users with at least this permission.
+/// The groups that the gateway adds to a user's groups. A user with the permission `Write` for a cluster, for example,
+/// gets the groups of `Read` and `Write`.
 const GROUPS: [(Permission, &str); 3] = [
     (Permission::Read, "admittance:view"),
     (Permission::Write, "admittance:edit"),

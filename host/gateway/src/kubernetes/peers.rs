@@ -1,8 +1,9 @@
 //! Lets several gateways share the tunnels of agents. Each gateway announces to the others which clusters' agents have
 //! opened tunnels to it. The others then reach these clusters through it.
 //!
-//! A gateway cannot read the TLS between another gateway and an API server. So the gateway that the client has reached
-//! must authorize and inspect a request.
+//! A client may send its request to a gateway that has no tunnel to the cluster. This first gateway then uses the
+//! tunnel of a second gateway. The TLS connection leads from the first gateway to the API server, so the second gateway
+//! cannot read it. Therefore, the first gateway must authorize and inspect the request.
 
 mod accepting;
 mod secrets;
@@ -292,8 +293,8 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
-                // A tunnel counts as used while somebody holds its route. The next call may have to wait, so the route
-                // is dropped before it.
+                // While the route is held, its tunnel counts as used. To send the announcement can take long, so the
+                // route is dropped before.
                 drop(route);
                 session
                     .announce(TunnelAnnouncement::Added(Bytes::from(text)))

@@ -38,11 +38,13 @@ pub(super) enum ConnectVia {
     /// A TCP connection. The accounts decide which addresses are allowed.
     Direct(Accounts),
     Tunnel(TunnelSession),
-    /// A tunnel of another gateway. The memory budget is that of the cluster's owner.
+    /// A tunnel to another gateway, which passes connections on to the tunnels of its agents. The memory of the
+    /// connections is charged to the budget of the cluster's owner.
     Gateway(TunnelSession, Arc<Budget>),
 }
 
-/// The connections to a cluster with its current credentials. Requests keep an older route alive until they end.
+/// The connections to the API servers of a cluster, with the cluster's credentials. If the credentials change, a new
+/// route replaces this one, but requests that use this route keep it alive until they end.
 #[derive(Debug)]
 pub(super) struct ClusterRoute {
     pub(super) credentials: Arc<ClusterCredentials>,
@@ -88,7 +90,8 @@ impl ClusterRoute {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-            // No servers are checked through another gateway, because that gateway checks the API servers itself.
+            // If the API servers are reached through another gateway, this gateway does not check their health, because
+            // the other gateway does so.
             health: (!matches!(via, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
@@ -245,8 +248,8 @@ impl Routes {
             credentials.clone(),
             ConnectVia::Direct(accounts.clone()),
         )?);
-        // Long requests, such as watches, continue on the previous route. New requests do not use that route, so its
-        // servers are no longer checked.
+        // The new route replaces the previous one. Long requests, such as watches, continue on the previous route. No
+        // new request will use it, so the servers of the previous route are not checked any more.
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
             previous.is_newest.send_replace(false);
         }
@@ -264,7 +267,8 @@ impl Routes {
         });
     }
 
-    /// Lets requests use this tunnel until the result is dropped; `None` if the cluster's agents have [`MOST_TUNNELS`].
+    /// Makes a tunnel available to requests until the returned value is dropped. Returns `None` if the agents of the
+    /// cluster already have [`MOST_TUNNELS`] tunnels to this gateway.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<ClusterRoute>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
@@ -344,7 +348,8 @@ impl Routes {
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // Every function that needs both locks takes them in this order. Otherwise, two could wait for each other.
+        // Every function that needs both locks takes first `tunnels` and then `direct`. With different orders, two
+        // threads could wait for each other.
         let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct
@@ -360,7 +365,7 @@ fn set_gauge(cluster: &str, tunnels: usize) {
     gauge!(metric_names::GATEWAY_TUNNELS, "cluster" => cluster.to_owned()).set(count);
 }
 
-/// A tunnel through which requests may go until this value is dropped.
+/// Makes a tunnel available to requests. When this value is dropped, new requests no longer use the tunnel.
 #[derive(Debug)]
 pub(super) struct OpenTunnel {
     routes: Arc<Routes>,

@@ -46,8 +46,8 @@ type EarlyReply = Box<Response<Body>>;
 
 impl StateRequest<'_> {
     /// Adds the [`StoredState`] to the head of the request, if the chains need it. Returns the body to forward, or a
-    /// reply that ends the request. If the API server refuses to show the stored object, the client gets this refusal,
-    /// because the API server would also refuse the request itself.
+    /// reply that ends the request. If the API server refuses to return the stored object, this refusal is the reply to
+    /// the client, because the API server would refuse the client's request, too.
     pub(super) async fn settle(
         &self,
         head: &mut Parts,

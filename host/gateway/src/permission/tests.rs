@@ -41,8 +41,8 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/crd/namespaces/n/admissionwebhook", Hooks),
         ("DELETE", "/crd/namespaces/n/admissionwebhook/a", Hooks),
         ("POST", "/crd/namespaces/n/admissionwebhook2", Write),
-        // The next seven rows have encoded or unusual paths. They need `Hooks`, because a driver could read each of
-        // these paths as the path of a hook definition.
+        // The next seven rows have encoded or unusual paths. They need `Hooks`, because a driver could take each of
+        // them for the path of a hook definition.
         ("POST", "/namespaces/n/%61dmissionwebhook", Hooks),
         ("POST", "/namespaces/n%2Fadmissionwebhook", Hooks),
         ("POST", "/namespaces/n/admissionwebhook/", Hooks),

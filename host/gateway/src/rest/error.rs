@@ -16,8 +16,8 @@ use crate::{
 };
 
 const RETRY_SECONDS: u64 = 5;
-/// The beginning of the message to a client without a sufficient token. The message of bcs-api begins with a space,
-/// too.
+/// The message to a client whose token is missing or not sufficient begins with this text. The leading space is not a
+/// mistake: bcs-api sends the same message.
 const UNAUTHENTICATED: &str = " anonymous requests is forbidden, please provide a valid token";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,7 +94,7 @@ impl RestError {
             Self::Accounts(Why::Denied(TokenDenied::RegisterToken)) => {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
-            // These errors get 401, because bcs-api never replies 403.
+            // A user without the needed permission gets 401, too, because bcs-api never replies 403.
             Self::NotSuperUser(_) | Self::Accounts(Why::Denied(TokenDenied::Unknown | TokenDenied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }

@@ -96,7 +96,8 @@ impl RestCall<'_> {
     async fn create_user(&self) -> Result<Value, RestError> {
         let UserForm { user_name } = self.form();
         let name = required("user_name", user_name)?;
-        // As in bcs-api, `plain:` is added to any name. So `a:b` becomes `plain:a:b`, which is not a valid name.
+        // bcs-api adds `plain:` to any name, and this handler does the same. If the name already has a kind, as `a:b`
+        // does, the result is `plain:a:b`, which the parser refuses.
         let parsed = format!("plain:{name}").parse::<UserName>();
         let name = parsed.map_err(|error| RestError::Validation(error.to_string()))?;
         let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;

@@ -11,7 +11,7 @@ use super::error::RestError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedCallers {
-    /// Anybody may use the route, because its handler checks a proof of identity in the request.
+    /// The route is open to everybody, because its handler itself checks a proof of identity in the request.
     Nothing,
     User,
     SuperUser,

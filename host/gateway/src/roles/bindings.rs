@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
 use crate::accounts::{GrantedBinding, GrantedRole, RegisteredCluster};
 
-/// The label of the objects that a gateway writes into a cluster. Its value stands for the cluster.
+/// The label of the objects that a gateway writes into a cluster. The value of the label is a hash that identifies the
+/// cluster.
 const CLUSTER_LABEL: &str = "admittance.dev/cluster";
 /// The annotation of a role binding with the name of the user to whom it gives a role.
 const USER_ANNOTATION: &str = "admittance.dev/user";
@@ -40,8 +41,9 @@ pub(super) fn is_own(object: &Value) -> bool {
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
 
-/// Returns the labels of the objects that a gateway writes into this cluster. The value of the second label is a hash
-/// of the cluster's random identifier, so it differs from the labels of other installations of the gateway.
+/// Returns the labels of the objects that a gateway writes into this cluster. The value of [`CLUSTER_LABEL`] is a hash
+/// of the cluster's random identifier. Another installation of the gateway gives the same cluster another identifier,
+/// so the labels of its objects differ.
 fn labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [

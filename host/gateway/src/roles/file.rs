@@ -18,7 +18,7 @@ use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, Rol
 pub struct RoleTable(FileValue<BTreeSet<RoleGrant>>);
 
 impl RoleTable {
-    /// Reads a file with roles. A role that needs a right outside `allowed` is a mistake.
+    /// Reads a file with roles. It is a mistake if a role contains a dangerous right that is not in `allowed`.
     ///
     /// # Errors
     ///

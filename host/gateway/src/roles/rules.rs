@@ -18,7 +18,8 @@ pub enum Danger {
     Exec,
     /// The right of the role `cluster-readonly` to read Secrets.
     Secrets,
-    /// The role `cluster-manage` itself, which can be granted to users only if the operator has allowed this right.
+    /// The full rights of the role `cluster-manage`. Users can get this role only if the operator has allowed these
+    /// rights.
     ClusterManage,
 }
 
@@ -240,7 +241,7 @@ mod tests {
                     "{role}: {dangerous}"
                 );
             }
-            // Except for `cluster-manage`, no role lets users extend their own rights.
+            // These verbs would let users extend their own rights. No role except `cluster-manage` contains them.
             for verb in ["bind\"", "escalate", "impersonate", "\"verbs\":[\"*\"]"] {
                 assert!(!rules.contains(verb), "{role}: {verb}");
             }

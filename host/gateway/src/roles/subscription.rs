@@ -77,8 +77,8 @@ struct ReceivedMessage {
     data: String,
 }
 
-/// The addition or deletion of one grant. A message with the list of all grants consists of such changes, too, but
-/// deletions in a list are ignored.
+/// The addition or deletion of one grant. A message of the kind `data` contains one `PolicyChange`. A message of the
+/// kind `list` contains one for each grant, and deletions in it are ignored.
 #[derive(Debug, Deserialize)]
 struct PolicyChange {
     #[serde(default)]
@@ -261,7 +261,8 @@ impl RoleWriterHandle {
         }
     }
 
-    /// Stores the change in a message and returns it; `None` if there is nothing to acknowledge.
+    /// Stores the change that is in a message of the authorization system. Returns the change if it has to be
+    /// acknowledged later, and `None` otherwise.
     async fn take_message(&self, text: &str) -> Option<UnacknowledgedChange> {
         let received: ReceivedMessage = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))

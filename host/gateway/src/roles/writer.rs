@@ -101,7 +101,8 @@ impl RoleWriterHandle {
         }
     }
 
-    /// Writes the roles of every cluster whose grants changed or that was last compared [`PERIOD`] ago.
+    /// Writes the roles of every cluster that is due: its grants have changed, or its roles were last compared
+    /// [`PERIOD`] ago.
     async fn write_pass(
         &self,
         directory: &Directory,

@@ -299,7 +299,8 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     }
 }
 
-/// Counts a request in the metrics. All unknown clusters share one label, so that clients cannot create labels.
+/// Counts a request in the metrics. All unknown clusters share one label. Otherwise, a client could create any number
+/// of labels with requests for clusters that do not exist.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&ServiceRecipient>, started: Instant) {
     let named = recipient.and_then(|to| to.cluster.as_deref());
     let cluster = named.unwrap_or(UNKNOWN).to_owned();

@@ -109,8 +109,8 @@ impl TokenEndpoint {
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
-            // A GET request needs `Write` only if it opens a console, which is more than reading. The server is then
-            // asked whether the user may send a POST.
+            // A GET request needs `Write` only if it opens a console. This is more than reading, so the server is asked
+            // whether the user may send a POST.
             Permission::Write if access.method == Method::GET => "POST",
             Permission::Read | Permission::Write => access.method.as_str(),
         }
@@ -158,12 +158,13 @@ impl TokenEndpoint {
     }
 }
 
-/// Returns the body of a check. Version 1 of `permissions/verify` reads only the first four fields, and version 2 all.
+/// Returns the body of a check. Servers with version 1 of `permissions/verify` read only the first four fields of the
+/// body, and servers with version 2 read all fields.
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
-        // Some servers decide about other kinds of resources as well. This member tells them that the resource is a
-        // cluster.
+        // Some servers also decide about resources that are not clusters. This member tells such a server that
+        // `resource` is a cluster.
         "resource_type": "cluster",
         "resource": access.cluster,
         "action": action,

@@ -18,8 +18,8 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::GatewayNamespaces};
 
-/// The key that stands for all other clusters. Each token has an entry in the file, which maps the IDs of clusters to
-/// permissions. The permission of this key holds for every cluster that the entry does not name.
+/// A token has an entry in the file that maps IDs of clusters to permissions. In this map, the key `*` stands for every
+/// cluster that the map does not name.
 const ANY_CLUSTER: &str = "*";
 
 /// The holders of the tokens in a file, and their permissions for each cluster. The file is reloaded when it changes.
@@ -232,7 +232,8 @@ mod tests {
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
             ("WRITER", "BCS-2", Some(Read)),
-            // The file names `BCS-1`. IDs of clusters are case-sensitive, so `bcs-1` gets only the permission of `*`.
+            // The file has an entry for the cluster `BCS-1`. IDs of clusters are case-sensitive, so this entry does not
+            // apply to `bcs-1`, which gets the permission of the entry `*`.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
             ("ADMIN", "BCS-2", Some(Read)),

@@ -26,8 +26,9 @@ pub enum AllowedConnections {
     /// other gateways.
     #[debug("Through")]
     Through(FindTunnel),
-    /// Opens no connections, but calls this function with each announcement. A gateway uses this for the tunnels that
-    /// other gateways have opened to it. If the function returns an error, the tunnel ends.
+    /// Opens no connections for the other side. Passes each announcement of the other side to this function, and ends
+    /// the tunnel if the function returns an error. A gateway uses this for the tunnels that other gateways have opened
+    /// to it.
     #[debug("Announcements")]
     Announcements(TakeAnnouncement),
 }
@@ -76,7 +77,8 @@ impl AllowedConnections {
     pub(super) fn announced(&self, announcement: TunnelAnnouncement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // These kinds of tunnels carry no announcements. If the other side sends one all the same, it is ignored.
+            // Only tunnels of the kind `Announcements` carry announcements. An announcement in a tunnel of another kind
+            // is ignored.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// The factor that divides a budget fairly among its parts. A part gets more memory only while it holds less than three
+/// Limits how much memory one part of a budget can take. A part gets more memory only while it holds less than three
 /// times the memory that is still free in the whole budget.
 const SHARE: usize = 3;
 

@@ -39,7 +39,8 @@ impl TunnelConnection {
     /// memory left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
-        // A new connection must leave the last eighth of the memory to the connections that are already open.
+        // A new connection is refused if less than an eighth of the memory is free. This memory is reserved for the
+        // connections that are already open.
         if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
             return None;
         }

@@ -43,7 +43,7 @@ pub enum TunnelAnnouncement {
     /// A cluster's agent has opened a tunnel, which replaces its previous one. The bytes are the cluster's ID, a line
     /// feed, and the cluster's credentials.
     Added(Bytes),
-    /// The cluster with this ID no longer has a tunnel.
+    /// The agent of the cluster with this ID no longer has a tunnel to the gateway that sends this announcement.
     Removed(String),
 }
 
@@ -51,8 +51,8 @@ pub enum TunnelAnnouncement {
 /// gateway, as `{cluster}::tcp/host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelDestination {
-    /// The cluster whose agent has to open the connection; used between gateways. If it is `None`, the other side of
-    /// the tunnel opens the connection itself.
+    /// The cluster whose agent has to open the connection. Only a gateway sends this, to another gateway. If it is
+    /// `None`, the other side of the tunnel opens the connection itself.
     pub cluster: Option<String>,
     /// The address: `host:port`.
     pub address: String,

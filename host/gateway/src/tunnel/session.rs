@@ -247,8 +247,8 @@ impl SharedTunnel {
         Ok(())
     }
 
-    /// Puts bytes that have arrived into the inbox of their connection. If a limit on memory is reached (that of the
-    /// tunnel, of the user or of the gateway), ends the connection of this tunnel that holds the most memory.
+    /// Puts bytes that have arrived into the inbox of their connection. If the memory of the tunnel, of the user or of
+    /// the gateway is used up, ends the connection that holds the most memory in this tunnel.
     async fn queue_data(
         &self,
         number: i64,
@@ -259,7 +259,8 @@ impl SharedTunnel {
         let slow = tokio::time::sleep(SLOW_READER);
         tokio::pin!(slow);
         loop {
-            // `released` is called before `push`, so that no release between the two is missed.
+            // The future `released` is created before `push` is called. Otherwise, memory could be released between the
+            // two calls, and this task would not notice it.
             let released = inbox.budget.released();
             match inbox.push(&bytes) {
                 Ok(()) => break,
@@ -394,8 +395,8 @@ impl SharedTunnel {
         };
         let collect = self.collect(number, read, connection.paused.subscribe());
         tokio::select! {
-            // `deliver` passes the received bytes to the reader. It ends when the other side has ended the connection
-            // and no bytes are left.
+            // The future `deliver` passes the bytes that have arrived to the reader. It ends after the other side has
+            // ended the connection and the reader has all bytes.
             () = deliver => {}
             () = collect => {}
             () = connection.ended.cancelled() => {}
@@ -420,8 +421,8 @@ impl SharedTunnel {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection, so nothing more is sent to it. This future must not end,
-                // because `carry` would then stop before it has delivered all bytes that have arrived.
+                // The other side has ended the connection, so there is nothing left to send. But this future must not
+                // end: `carry` would end with it, and would not deliver the bytes that have arrived before.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

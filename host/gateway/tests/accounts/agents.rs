@@ -147,8 +147,8 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // The other gateway has read the key file before the new key was added. To decrypt the cluster's token, it has to
-    // read the file again.
+    // The other gateway has read the key file before the new key was added to the file. So it has to read the file
+    // again to decrypt the token of the cluster.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {
@@ -214,7 +214,8 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
 #[tokio::test]
 async fn a_missing_key_is_not_replaced_while_it_is_needed() {
     let scene = AccountsScene::sqlite().await;
-    // No secret is encrypted with the removed key. So the gateway can create a new key, and does not fail.
+    // The key file is removed while the database contains no secret. Nothing needs the old key, so the gateway creates
+    // a new one and does not fail.
     fs::remove_file(scene.key_file()).unwrap();
     Accounts::new(scene.config(DAY)).await.unwrap();
     let key = fs::read_to_string(scene.key_file()).unwrap();

@@ -165,8 +165,8 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // `Access::Cluster` allows all requests to the cluster. Alice has created the cluster, so she does not lose the
-        // right to manage it.
+        // With `Access::Cluster`, the gateway allows all requests to the cluster. Alice also keeps the right to manage
+        // the cluster, because she has created it.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))

@@ -10,7 +10,7 @@ use crate::{
     scene::{AccountsScene, DAY, NEVER, report},
 };
 
-/// The longest time until a revocation or another change has to take effect.
+/// A change, such as a revocation, has to take effect within this time.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -44,8 +44,8 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
-    // Creating the user bob ends no request. After that, alice gets a smaller permission, which ends her requests that
-    // need `Write`.
+    // First, the user bob is created, which must not end a request of alice. Then alice's permission is reduced to
+    // `Read`, which ends her requests that need `Write`.
     scene.user("bob").await;
     scene
         .accounts

@@ -100,7 +100,8 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     let session = authenticated("alicestokenalicestokenalicestok1").unwrap();
     let alice = session.user;
     assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
-    // At bcs-api, this user has the name `admin`, without a kind.
+    // In bcs-api, this user is one of `bootstrap_users` and has the name `admin`. The import has added the kind
+    // `plain`.
     let bootstrap = authenticated("bootstrapbootstrapbootstrapboot1").unwrap();
     assert_eq!(
         (bootstrap.user.id, bootstrap.user.name.as_str()),
@@ -126,7 +127,8 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
-    // bcs-api has tokens of several types. A platform that requests a token of alice gets her imported plain token.
+    // bcs-api has several types of tokens. One of the tokens that were imported for alice is a plain token, and a
+    // platform that requests a token for alice gets this one.
     let token = accounts.get_or_create_token("test", &alice, DAY).await.unwrap();
     assert_eq!(
         (token.id, token.value.0.as_str()),

@@ -110,8 +110,8 @@ fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     frame(HEADERS, 4 | u8::from(is_last), stream, &block)
 }
 
-/// Sends one request for each of the `replies`. The server answers each request with its reply. With `is_endless`, the
-/// server sends this reply again and again.
+/// Sends one request for each element of `replies`. The server answers each request with its element. If `is_endless`
+/// is set, the server repeats the element without end.
 async fn exchange(
     is_http2: bool,
     replies: Vec<Vec<u8>>,

@@ -51,8 +51,8 @@ pub(super) enum ConnectionExpiry {
     Revoked,
 }
 
-/// The time at which a connection has to be checked next. If `expiry` has a value, the connection is closed at this
-/// time. If `expiry` is `None`, the bodies of its requests are checked for stalls, and the connection stays open.
+/// The next check of a connection, which is due at the time `at`. If `expiry` has a value, the connection is closed by
+/// this check. If `expiry` is `None`, the bodies of its requests are checked for stalls, and the connection stays open.
 struct NextStep {
     at: Instant,
     expiry: Option<ConnectionExpiry>,
@@ -209,7 +209,8 @@ impl Activity {
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // The state is unlocked first, because an aborted transfer drops its `RequestInFlight`, which locks it.
+        // The lock on the state is released before the transfers are checked: an aborted transfer drops its
+        // `RequestInFlight`, which takes the same lock.
         drop(state);
         let mut is_reply_unread = false;
         for transfer in transfers {

@@ -32,8 +32,8 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a reply without hyper, such as 408 to a client that sends too slowly. This client may read
-/// slowly, too.
+/// The timeout for sending a reply that this program writes without hyper, such as 408. A client that gets 408 has sent
+/// its request too slowly, and may read the reply too slowly as well.
 const REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection, which says that a record of a handshake follows.
 const TLS_HANDSHAKE: u8 = 22;
@@ -87,8 +87,8 @@ impl<H: RequestHandler> ClientConnection<H> {
         let mut tls = tls.connection();
         let acceptor = TlsAcceptor::from(tls.config());
         let accepting = async {
-            // The first byte is checked, because rustls would answer plain HTTP with an alert, which HTTP clients do
-            // not show.
+            // A client may send plain HTTP to this port by mistake. rustls would reply with a TLS alert, which HTTP
+            // clients do not show. So the first byte is checked before rustls gets the connection.
             let mut first = [TLS_HANDSHAKE];
             stream.peek(&mut first).await?;
             if first != [TLS_HANDSHAKE] {
@@ -129,8 +129,8 @@ impl<H: RequestHandler> ClientConnection<H> {
         match (expiry, released.try_recv()) {
             (Some(ConnectionExpiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
-            // hyper has ended, but has not handed back the stream. So the connection has become a tunnel, which uses
-            // the stream.
+            // hyper has finished with the connection, but the stream was not dropped. So the connection has become a
+            // tunnel, which still uses the stream.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
                 self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
                     .await;

@@ -120,8 +120,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether the client was too slow. The rate of the client is computed only after the body has waited for
-    /// the client for `limits.client` in total. Until then, the client is not too slow.
+    /// Returns whether the client was too slow. The client's rate is known only after the body has waited for the
+    /// client for `limits.client` in total. Before that, this returns `false`.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -144,7 +144,8 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl BodyTransfer {
-    /// Creates the transfer of a request's bodies. It holds `in_flight`, so that the connection does not count as idle.
+    /// Creates the transfer of a request's bodies. The connection does not count as idle as long as the transfer
+    /// exists, because the transfer owns `in_flight`.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
@@ -259,7 +260,7 @@ impl TransferState {
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
         // If the reply has not begun, only the body of the request is aborted. The client then gets a reply that
-        // reports the error. That reply must not be aborted as well; it has limits of its own.
+        // reports the error. The stall is not recorded for this reply, because it would be aborted, too.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
@@ -285,10 +286,11 @@ type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 struct LimitedBody {
     shared: Arc<TransferState>,
     direction: Direction,
-    /// The bytes of a reply that are still to be passed on. A frame that is larger than [`LARGEST_CHUNK`] is passed on
-    /// in several parts.
+    /// The bytes of a reply that were received, but not passed on yet. A frame that is larger than [`LARGEST_CHUNK`] is
+    /// passed on in several parts.
     rest: Bytes,
-    /// The transfer, which the body of a reply holds until the reply ends. Until then, the request counts as in flight.
+    /// The transfer of the request, if this is the body of a reply. The body keeps the transfer until the reply ends,
+    /// so the request counts as in flight until then.
     transfer: Option<BodyTransfer>,
 }
 
@@ -311,8 +313,9 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper asks for the next part of a body only after it has sent the previous part. So this poll shows that the
-        // previous part was read, by the client for a reply or by the upstream for a request, and the wait ends.
+        // hyper polls for the next part of a body only after it has sent the previous part. So the receiver has read
+        // the previous part, and the time for which the body waits for the receiver ends. The receiver of a reply is
+        // the client, and the receiver of a request is the upstream.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {
@@ -355,8 +358,9 @@ impl LimitedBody {
                 data
             });
         } else {
-            // The upstream is timed only while the client is still sending the body. After that, the upstream may leave
-            // the rest of the body unread.
+            // While the client is still sending the body, the upstream has to read each part in time. After the client
+            // has sent everything, this is no longer required, because the upstream may leave the rest of the body
+            // unread.
             flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);

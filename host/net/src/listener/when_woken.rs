@@ -1,5 +1,5 @@
-//! Polls a future only after that future itself was woken. This saves polls in a task that is often woken for other
-//! reasons.
+//! Polls a future only if this future has been woken since it was last polled. This saves time if its task also does
+//! other work, and is often woken for that work.
 
 use std::{
     pin::Pin,
@@ -59,8 +59,8 @@ impl<F: Future> Future for WhenWoken<F> {
         if !this.signal.is_woken.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // The flag is cleared before the poll. So if the future is woken during the poll, the flag stays set, and the
-        // future is polled again.
+        // The flag is cleared before the inner future is polled. If the inner future is woken during this poll, the
+        // flag is set again, and the inner future is polled once more.
         this.signal.is_woken.store(false, Ordering::Release);
         this.future.as_mut().poll(&mut Context::from_waker(&this.waker))
     }

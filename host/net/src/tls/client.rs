@@ -116,8 +116,8 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<TlsMaterial<Cli
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Provider)?;
-    // rustls cannot build this verifier if there are no roots. Its default verifier is used then. It refuses every
-    // certificate, because no root can have signed it.
+    // Without roots, this verifier cannot be built. Then the default verifier of rustls is used. It refuses every
+    // certificate, because no root can have signed the certificate.
     let builder = match WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build() {
         Ok(verifier) => builder
             .dangerous()

@@ -49,8 +49,8 @@ impl KeySizeVerifier {
     fn short_authority(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
         let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
         let issuer = last.issuer().as_raw();
-        // rustls stores the subject of a root certificate without the DER tag and length in front of it, but `issuer`
-        // has them. So only the end of `issuer` is compared.
+        // `issuer` begins with a DER tag and a length. rustls stores the subject of a root certificate without them. So
+        // the subject is compared with the end of `issuer` only.
         let all = self.roots.roots.iter();
         let roots = all.filter(|root| issuer.ends_with(&root.subject));
         let from_roots = roots.filter_map(|root| {

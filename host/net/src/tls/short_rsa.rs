@@ -41,7 +41,8 @@ impl SignatureVerificationAlgorithm for ShortRsa {
 
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let usual = super::provider().signature_verification_algorithms;
-    // `ShortRsa` comes first, because rustls uses the first of several algorithms that fit.
+    // If several algorithms fit a signature, rustls uses the first of them in this list. So `ShortRsa` has to come
+    // first.
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
@@ -58,7 +59,8 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
         .chain(others)
         .collect();
-    // rustls requires values that live forever, so they are leaked. This happens only once.
+    // rustls requires `'static` slices, so these lists are leaked. They are built only once per process, so the leak
+    // cannot grow.
     WebPkiSupportedAlgorithms {
         all: all.leak(),
         mapping: mapping.leak(),

@@ -125,7 +125,7 @@ pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     // By default, this connector accepts only `http` URLs. It has to accept `https` as well, because a layer above it
     // adds TLS and checks the scheme.
     tcp.enforce_http(false);
-    // Nagle's algorithm is turned off, because it would only delay a request, which is one small write and one read.
+    // Nagle's algorithm is turned off. It delays small writes, and a request is usually a single small write.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp

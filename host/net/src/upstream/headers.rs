@@ -34,7 +34,8 @@ pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
     strip(&mut head.headers);
     let headers = &mut head.headers;
-    // `Expect` is not forwarded, because hyper answers `Expect: 100-continue` when the body is read.
+    // `Expect` is not forwarded. hyper itself answers `Expect: 100-continue` as soon as this program reads the body of
+    // the request.
     headers.remove(EXPECT);
     if wants_trailers && !upgrades {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -75,7 +76,8 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3).
+    // If a message has the header `Transfer-Encoding`, the header `Content-Length` says nothing about its size and must
+    // be ignored (RFC 9112, section 6.3). So `Content-Length` is not forwarded.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

@@ -70,7 +70,8 @@ struct IdleConnection {
 struct UpstreamConnection {
     server: UpstreamServer,
     sender: SendRequest<ReplayBody>,
-    /// The future that sends requests and receives replies on this connection; `None` after the connection was closed.
+    /// The future that drives this connection: polling it sends requests and receives replies. It is `None` after the
+    /// connection was closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
@@ -83,8 +84,9 @@ struct Lease {
 /// The body of a reply. Polling the body also sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// The right to use the connection of the reply. `incoming` has to be dropped before this field. Then the
-    /// connection knows that nobody will read the rest of the body, and does not wait for a reader.
+    /// The right to use the connection of the reply. It is declared after `incoming`, and so dropped after it. When the
+    /// connection returns to the pool, it then knows that nobody will read the rest of the body, and does not wait for
+    /// a reader.
     lease: Option<Lease>,
     /// An error of the body that has not been returned yet. The next poll returns it, so that the bytes before the
     /// error are sent first.
@@ -188,8 +190,8 @@ impl UpstreamConnection {
     /// Sends and receives what is possible now. Is ready when the connection has closed.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // The error of the connection is not needed here. If a request is in flight, hyper also returns the error
-            // to it.
+            // An error of the connection can be ignored here. If a request is in flight, hyper reports the error to
+            // this request as well.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
@@ -222,7 +224,8 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // The connection is polled once without a waker, so that it no longer wakes the task that has used it.
+        // The connection still has the waker of the task that has used it. A poll without a waker replaces this waker,
+        // so that the idle connection no longer wakes the task.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -283,8 +286,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // When a body fails, hyper's server discards the data that it has not sent yet. So the error is kept until
-            // the next poll, which comes after the data were sent.
+            // If a body returns an error, hyper's server discards the data of the body that it has not sent yet. So the
+            // error is kept until the next poll. By then, the data were sent.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -16,7 +16,8 @@ use super::{UpstreamServer, health::UpstreamHealth};
 #[derive(Clone, Debug)]
 pub enum Servers {
     Listed(Vec<UpstreamServer>),
-    /// The servers that register themselves. If no more updates arrive, the last known servers are used.
+    /// The servers that register themselves. The receiver gets a new list whenever the servers change. If it gets no
+    /// more lists, the servers in the last list are used.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
 
@@ -44,8 +45,9 @@ pub enum Choice {
     /// The servers take turns (round robin): each request begins with the server after the one with which the previous
     /// request began. Servers that are down come last.
     Turns,
-    /// Only the first of the servers that register themselves, the master, is tried. If it refuses the connection, the
-    /// request waits for a new master, up to the connect timeout. Configured servers are tried in their order.
+    /// The servers register themselves, and the server that registered first is the master. Only the master is tried.
+    /// If it refuses the connection, the request waits for a new master, up to the connect timeout. If the servers are
+    /// configured instead, they are tried in their order.
     Master,
     /// The server with the fewest requests in flight from this program comes first. Servers that are down come last.
     LeastLoaded,
@@ -125,8 +127,8 @@ impl ServerSet {
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // A server that is still registered keeps its health state. A server that has registered again has a
-                // new name, so it counts as a new server.
+                // A server keeps its health state as long as its registration stays the same. If the server registers
+                // again, it gets a new name, and counts as a new server.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<ServerTarget>| {
                         target.server == followed.server && target.name == followed.name

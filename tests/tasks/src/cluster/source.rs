@@ -73,7 +73,8 @@ impl BinarySource {
             .env("GOCACHE", self.home.join("go-cache"))
             .env("GOFLAGS", "")
             .env("CGO_ENABLED", "0")
-            // Without this variable, the makefile would take the version from the repository of this project.
+            // The makefile usually takes the version of Kubernetes from the git repository around it. This would be the
+            // repository of this project, so the version is set here.
             .env("KUBE_GIT_VERSION", format!("v{}", self.version))
             .env("KUBE_GIT_TREE_STATE", "archive")
             .env("KUBE_GIT_COMMIT", "archive")

@@ -1,5 +1,5 @@
-//! The architectures for which the program can be packaged: this machine's, and those for which Debian has a cross
-//! compiler.
+//! The architectures for which the program can be packaged. These are the architecture of this machine, and the
+//! architectures for which Debian has a cross compiler.
 
 use std::{env, path::Path, process::Command, str::FromStr};
 

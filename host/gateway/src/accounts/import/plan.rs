@@ -14,7 +14,8 @@ use crate::accounts::{
     directory::UserToken,
 };
 
-/// The table and ID of a row of bcs-api. Imports record these keys, so that no row is handled twice.
+/// The key of a row of bcs-api: the name of its table, and its ID. An import records the keys of the rows that it has
+/// handled, so that later imports skip these rows.
 pub(super) type RowKey = (&'static str, String);
 
 /// The rows that an import inserts, with the IDs that they have at bcs-api.

@@ -48,7 +48,7 @@ pub(super) struct SourceCredentials {
     pub(super) cluster_domain: String,
 }
 
-/// A row of `user_cluster_permissions` that is active.
+/// An active row of bcs-api's table `user_cluster_permissions`.
 #[derive(Debug)]
 pub(super) struct SourcePermission {
     pub(super) user_id: i64,

@@ -179,7 +179,8 @@ where
     }
 }
 
-/// Adds or removes the route to a cluster as another gateway announces. An error ends the tunnel to that gateway.
+/// Applies an announcement from another gateway: adds or removes the route to a cluster through that gateway. If this
+/// returns an error, the tunnel between the two gateways is closed.
 fn apply_announcement(
     announcement: TunnelAnnouncement,
     routes: &Arc<Routes>,

@@ -28,10 +28,11 @@ pub(super) enum HandshakeStep {
     /// The proof in the request that opens the tunnel. Somebody who has recorded such a request could send the same
     /// proof again, so the gateway must also send the proof `Answers`.
     Opens,
-    /// The proof in the reply of the gateway that accepts the tunnel. It covers the random key of the request.
+    /// The proof in the reply of the gateway that accepts the tunnel. It is valid only for the random key in the
+    /// request of the opening gateway.
     Accepts,
-    /// The proof in the first message of the gateway that opens the tunnel. The other gateway has sent a new random
-    /// challenge in its reply, and this proof is valid only for that challenge.
+    /// The proof in the first message that the opening gateway sends through the tunnel. It is valid only for the
+    /// random challenge in the reply of the accepting gateway.
     Answers,
 }
 
@@ -40,8 +41,8 @@ pub(super) enum HandshakeStep {
 pub(super) struct ConnectionContext {
     pub(super) id: String,
     pub(super) key: String,
-    /// The registered URL of the gateway that accepts the tunnel. Proofs contain this URL, so the gateway that gets a
-    /// proof cannot use it at another gateway.
+    /// The registered URL of the gateway that accepts the tunnel. Every proof contains this URL, so the gateway that
+    /// receives a proof cannot present it to another gateway.
     pub(super) server: String,
     /// The random challenge of the gateway that accepts the tunnel; empty in the first proof, when it is not known yet.
     pub(super) challenge: String,
@@ -89,7 +90,8 @@ impl PeerSecrets {
         self.0.current().first().cloned()
     }
 
-    /// Returns the secret with which this proof was made, or `None` if the file does not contain that secret.
+    /// Checks a proof. Returns the secret with which the proof was made, or `None` if it was made with no secret in the
+    /// file.
     pub(super) fn accept(
         &self,
         proof: &str,

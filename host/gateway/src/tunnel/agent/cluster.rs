@@ -47,7 +47,7 @@ pub enum AgentCredentials {
 /// The source of the API servers' addresses that an agent reports.
 #[derive(Clone, Debug)]
 pub enum ApiServers {
-    /// The configured addresses, each `https://{host}:{port}`.
+    /// The addresses are listed in the configuration of the agent. Each has the form `https://{host}:{port}`.
     Listed(Vec<Uri>),
     /// The endpoints of the Service `default/kubernetes`. They are read from this API server, or without one, from the
     /// API server in the kubeconfig.
@@ -58,7 +58,7 @@ pub enum ApiServers {
 pub(super) struct ReadCredentials {
     pub(super) token: String,
     pub(super) ca: String,
-    /// The API server in the kubeconfig, if the credentials come from one.
+    /// The URL of the API server in the kubeconfig; `None` if the credentials do not come from a kubeconfig.
     server: Option<Uri>,
 }
 

@@ -244,8 +244,8 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
         let mut read = vec![0; CHUNK];
         open.read_exact(&mut read).await.unwrap();
     }
-    // The other side has ended the connection `ended`, from which nothing has been read yet. All bytes that have
-    // arrived can still be read. After that, the connection is removed.
+    // The other side has ended the connection `ended` before anything was read from it. All bytes that have arrived can
+    // still be read, and the connection is removed after the last of them.
     let mut all = Vec::new();
     ended.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len(), 10 * CHUNK);

@@ -33,7 +33,7 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     apply_announcement(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
     // The other gateway has reconnected, and announces the cluster `a` again through its new tunnel. This gateway has
-    // not noticed yet that the old tunnel is gone, so the old announcement still counts, too.
+    // not noticed yet that the old tunnel is gone, so it counts the announcement through the old tunnel, too.
     apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
@@ -66,8 +66,9 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     for (message, expected) in [
         (Some(Message::text(proof(HandshakeStep::Answers, "now"))), true),
         (Some(Message::binary(proof(HandshakeStep::Answers, "now"))), false),
-        // The next message is a proof for an earlier challenge. The message after it is a proof that the accepting
-        // gateway has made, and not the gateway that opens the tunnel.
+        // The proof in the next message was made for the challenge `before`, but the current challenge is `now`. The
+        // proof in the message after it was made for the step `Accepts`, but the gateway that opens a tunnel must prove
+        // `Answers`.
         (
             Some(Message::text(proof(HandshakeStep::Answers, "before"))),
             false,
