@@ -21,9 +21,9 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakMoment {
     /// The connection breaks when the client has sent the request and the server has not yet received it.
-    Received,
+    RequestSent,
     /// The connection breaks when the server has created the node and the client has not yet received the response.
-    Done,
+    NodeCreated,
 }
 
 /// A proxy that breaks one connection between a client and a server. It stops when this is dropped.
@@ -83,8 +83,8 @@ async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: A
                 && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
             if makes_it && !was.swap(true, Ordering::Relaxed) {
                 match moment {
-                    BreakMoment::Received => return,
-                    BreakMoment::Done => {
+                    BreakMoment::RequestSent => return,
+                    BreakMoment::NodeCreated => {
                         withheld.store(number(&frame, 0).unwrap().into(), Ordering::Relaxed);
                     }
                 }

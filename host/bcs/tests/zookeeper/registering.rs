@@ -192,7 +192,10 @@ async fn withdrawing_a_registration_ends_even_without_a_response() {
 
 #[tokio::test]
 async fn a_node_is_created_once_however_the_connection_breaks() {
-    for (moment, parent) in [(BreakMoment::Received, "/asked"), (BreakMoment::Done, "/done")] {
+    for (moment, parent) in [
+        (BreakMoment::RequestSent, "/asked"),
+        (BreakMoment::NodeCreated, "/done"),
+    ] {
         let client = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
         client.mkdir(parent, &options).await.unwrap();
