@@ -43,7 +43,8 @@ pub struct KillResult {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KillMoment {
-    /// The program is killed while it applies definitions with new modules, which it has to fetch and compile.
+    /// The program is killed while it applies definitions with modules that it does not have yet, so it has to fetch
+    /// and compile them.
     New,
     /// The program is killed while it applies definitions whose modules are already in its store.
     Known,

@@ -33,9 +33,9 @@ pub struct CreatedToken {
 /// The number of tokens that were encrypted again, and the tokens that were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reencrypted {
-    /// The number of clusters whose token is encrypted with the first key.
+    /// The number of clusters whose token was encrypted again, with the first key of the key file.
     pub tokens: usize,
-    /// The number of user tokens that are encrypted with the first key.
+    /// The number of user tokens that were encrypted again, with the first key of the key file.
     #[serde(default, rename = "userTokens")]
     pub user_tokens: usize,
     /// The tokens that could not be decrypted, each with the reason and what to do. They stay as they are.

@@ -192,8 +192,8 @@ impl Activity {
         next
     }
 
-    /// Wakes the task of the connection if the next deadline is now earlier than the one for which the task waits.
-    /// Otherwise, the task is left alone, because waking costs time.
+    /// The task of a connection sleeps until the next deadline. If this deadline has become earlier, wakes the
+    /// task. Otherwise, the task is left alone, because waking it costs time.
     fn reschedule(&self, state: MutexGuard<'_, ActivityState>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);
