@@ -14,8 +14,8 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-/// Returns the `row_name` with which a user's token is encrypted. The token of a cluster is encrypted with the ID of
-/// the cluster as its `row_name`. The two are never equal, because no ID of a cluster contains a space.
+/// Returns the `row_name` for the encryption of a user's token. It contains a space, so it differs from the `row_name`
+/// for the token of a cluster, which is the ID of the cluster.
 pub(super) fn token_row_name(digest: &str) -> String {
     format!("user token {digest}")
 }
