@@ -48,7 +48,7 @@ pub enum Error {
     /// A value of the plugin cannot be serialized as JSON.
     #[error("the value for \"{pointer}\" cannot be serialized as JSON: {source}")]
     Write {
-        /// The path in the object for which the value was meant.
+        /// The path in the object to which the value belongs.
         pointer: PointerBuf,
         /// The error that the serializer reported.
         source: serde_json::Error,

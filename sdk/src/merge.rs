@@ -10,7 +10,8 @@ use crate::Error;
 /// The maximum number of comparisons for matching the elements of two lists. Above it, they are matched by index.
 const COMPARISONS: usize = 1 << 18;
 
-/// Applies the change that leads from `before` to `after` to `original`, and returns the result.
+/// Repeats a change on another object. The change is the difference between `before` and `after`, and is applied to
+/// `original`. Returns the result.
 ///
 /// `before` is `original` after it was parsed as some type and serialized again. Fields that the type does not have are
 /// missing in it, and others may have got defaults. A value that is equal in `before` and `after` keeps the form that
@@ -107,8 +108,8 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // `common` returns the elements that did not change. If the number of elements between two of them is the same
-    // before and after the change, these elements were changed in place.
+    // `common` returns the elements that did not change. Between two of them, there may be as many elements before the
+    // change as after it. Then these elements were changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)

@@ -29,7 +29,8 @@ use crate::Error;
 pub struct Patch {
     /// The JSON text of the patch without the closing bracket of its list; empty if there are no operations.
     text: String,
-    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] have created a value, each once.
+    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] have created a value. Each path occurs
+    /// only once.
     made: Vec<PointerBuf>,
 }
 
@@ -165,7 +166,7 @@ impl Patch {
     }
 }
 
-/// Most paths have no special characters, and are copied as a whole.
+/// Appends a string to JSON text, with quotes around it. Most strings need no escapes, and are copied as a whole.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
     if string

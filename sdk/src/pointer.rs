@@ -42,8 +42,8 @@ pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
             Segment::Seq { index } => pointer.push_back(*index),
             Segment::Map { key } => pointer.push_back(key.as_str()),
             Segment::Enum { variant } => pointer.push_back(variant.as_str()),
-            // serde does not report the path inside of an untagged or flattened value. So the pointer ends at the last
-            // part that is known.
+            // serde does not report the path inside of a value with `#[serde(untagged)]` or `#[serde(flatten)]`. So the
+            // pointer ends at the last part of the path that is known.
             Segment::Unknown => break,
         }
     }

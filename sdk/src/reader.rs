@@ -36,7 +36,7 @@ fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, SlowPath> 
     }
 }
 
-/// The document must be read by `serde_json` instead.
+/// The error of the fast reader if it cannot read a document. The document must then be read by `serde_json`.
 #[derive(Debug)]
 struct SlowPath;
 
@@ -153,10 +153,12 @@ impl<'de> ReaderCursor<'de> {
     }
 }
 
-/// Returns the position after the string whose content begins at `position`, and whether the string contains escapes.
+/// Finds the end of the string whose content begins at `position`. Returns the position after its closing quote, and
+/// whether the string contains escapes.
 ///
-/// Compares eight bytes at a time with the quote: a byte that is equal to the quote has the difference zero. `zeros`
-/// sets the highest bit of each byte that is zero. It may also set that of later bytes, but only the first one is used.
+/// Eight bytes are compared with the quote and with the backslash at once. A byte that is equal gives zero, and `zeros`
+/// sets the highest bit of each byte that is zero. It may set this bit in later bytes too, but only the first of these
+/// bytes is used.
 #[inline]
 fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPath> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
@@ -233,8 +235,8 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
         self.deserialize_map(visitor)
     }
 
-    /// Deserializes a newtype structure. `serde_json` defines its `RawValue` as a newtype structure too, with a name
-    /// that begins with `$`. Its value is the JSON text, which is not parsed.
+    /// Deserializes a type with a single unnamed field. `serde_json` defines its `RawValue` as such a type, with a name
+    /// that begins with `$`. A `RawValue` gets the JSON text of the value, which is not parsed.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,

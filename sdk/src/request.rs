@@ -234,7 +234,8 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
     })
 }
 
-/// A type as which a document of the request can be parsed, such as a type with [`#[view]`](macro@crate::view).
+/// A type into which a document of the request can be parsed. For example, a type with [`#[view]`](macro@crate::view)
+/// is one.
 #[diagnostic::on_unimplemented(
     message = "the request cannot be read as `{Self}`",
     label = "put `#[view]` on `{Self}`, and on the types of its fields",

@@ -55,9 +55,9 @@ pub struct Workload<'a> {
 /// The pod template in an object: its containers and metadata. Paths are JSON Pointers into the object.
 #[derive(Debug, Clone)]
 pub struct PodTemplate<'a> {
-    /// The path of the pod's annotations and labels: `/spec/template/metadata`.
+    /// The path of the annotations and labels of the Pods, such as `/spec/template/metadata`.
     ///
-    /// The template may have no metadata in the API of BCS. The object's own metadata is used then: `/metadata`.
+    /// In BCS, a template may lack metadata. The object's own metadata is used then, so the path is `/metadata`.
     pub metadata_path: PointerBuf,
     /// Whether the object has metadata at `metadata_path`.
     pub has_metadata: bool,
@@ -141,8 +141,8 @@ impl<'a> Workload<'a> {
         &self.templates
     }
 
-    /// Returns a field that BCS recognizes although its name is in the wrong letter case. Plugins may miss such a
-    /// field, so a plugin that enforces a policy should deny the object.
+    /// Returns a field whose name is in the wrong letter case, such as `Containers`. BCS recognizes the field all the
+    /// same, but a plugin may miss it. So a plugin that enforces a policy should deny the object.
     pub fn misspelt(&self) -> Option<&Misspelt> {
         self.misspelt.as_ref()
     }

@@ -287,7 +287,8 @@ impl Inner {
         Ok(kept.await?.flatten())
     }
 
-    /// Finds the current signatures. `resolved` is the path of the module's file without symbolic links.
+    /// Finds the signatures that a module has now: next to its file, next to its URL, or in its registry. `resolved` is
+    /// the path of the module's file without symbolic links.
     async fn gather(
         &self,
         reference: &ModuleReference,

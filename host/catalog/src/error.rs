@@ -51,7 +51,7 @@ pub enum Error {
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
         place: String,
-        /// The credentials that were sent, in the form that completes "access was refused {with}".
+        /// The credentials that were sent, as a phrase that follows "access was refused", such as "as the user `ada`".
         with: String,
         message: String,
         advice: String,

@@ -111,8 +111,8 @@ impl Store {
         let store = Self { directory, maps_code };
         for kind in StoreEntryKind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // The directory may be on a read-only disk. This is no error, because the existing entries can still be
-                // read.
+                // A store on a read-only disk is no error: nothing can be added to it, but its existing entries can
+                // still be read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -247,8 +247,8 @@ impl Store {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(StoreEntryKind::Temporary))?;
                 file.as_file().lock()?;
-                // The file is locked only after it is created. Between the two steps, another program that sweeps the
-                // directory may remove the file. Then another file is created.
+                // Other programs remove files in this directory that nobody has locked. This may happen to the new file
+                // before it is locked. Then another file is created.
                 if is_linked(file.as_file(), file.path())? {
                     break file;
                 }

@@ -62,7 +62,8 @@ pub struct Connections {
     pub chains: Option<ChainStore>,
     /// The webhook configurations that the leader of the replicas writes; `None` if it writes none.
     pub webhooks: Option<Webhooks>,
-    /// Whether the replicas start to use a change of the chains together. The host must be built with the same setting.
+    /// Whether the replicas start to use a change of the chains at the same time. If so, the host must be built with
+    /// `go_live_on_request`.
     pub together: bool,
 }
 
@@ -124,8 +125,8 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // The Lease gets the name of the webhook configurations. No other installation has webhook configurations with
-        // this name, so no other installation uses the Lease.
+        // The Lease gets the name of the webhook configurations by default. Each installation names its webhook
+        // configurations differently, so each installation has a Lease of its own.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let configured = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = configured.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());

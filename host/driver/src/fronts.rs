@@ -242,7 +242,7 @@ pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
 pub(crate) struct FrontReply {
     pub(crate) response: Response<Body>,
     pub(crate) passage: Option<Passage>,
-    /// The cluster and the user of a request to a gateway.
+    /// The cluster and the user of the request. Only a gateway knows them.
     pub(crate) recipient: Option<ServiceRecipient>,
 }
 
@@ -295,8 +295,8 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
-        // The section has keys, but none of them names a dialect. This is not reported here: `fields` reports unknown
-        // keys, and suggests the key that was probably meant.
+        // The section has keys, but none of them names a dialect. `fields` reports each unknown key and suggests the
+        // key that was probably meant, so nothing is reported here.
         [] if !node.children().is_empty() => None,
         [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {

@@ -44,7 +44,7 @@ pub(crate) struct FrontEndHandler {
     pub(crate) workers: Option<Workers>,
     pub(crate) stop: StopSignals,
     pub(crate) front_end: FrontEnd,
-    /// The maximum number of requests in flight, and of open streams.
+    /// The maximum number of requests in flight, and after it the maximum number of open streams.
     pub(crate) in_flight: [usize; 2],
     pub(crate) bodies: BodyBudget,
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -194,8 +194,8 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The transfer of the body stalled. The front end only noticed that the body ended early, and its
-                // answer says so. The client gets another answer instead, which names the stall.
+                // The transfer of the body stalled. The front end could not see this: it got a body that ended too
+                // early, and its answer says only that. The client gets another answer, which names the stall.
                 Some(stall) => stall,
             }
         };

@@ -43,7 +43,8 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the modules, webhooks and grants that the place's namespaced chains may use; `None` without such chains.
+    /// Returns the modules, webhooks and grants that the chains of single namespaces in this place may use. `None` if
+    /// the place has no such chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }
@@ -97,7 +98,7 @@ pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<
         let Some(place) = read_place(entry, sections) else {
             continue;
         };
-        // The definitions of a place that is listed twice would be loaded twice.
+        // A store must be listed only once, because each entry of the list would load all of its definitions.
         if place.path().is_none() && places.iter().any(|other| other.name() == place.name()) {
             entry.wrong("this store is listed twice", "remove it");
         }

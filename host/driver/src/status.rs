@@ -69,7 +69,8 @@ pub struct DriverStatus {
     /// The leader of the replicas in the cluster; absent unless a leader has work to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
-    /// The tables that each replica serves and has prepared; absent unless the replicas go live together.
+    /// The state of all replicas: which table of chains each one serves, and which one it has prepared. Absent unless
+    /// the replicas go live together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasStatus>,
     /// The certificates that the driver itself presents.
@@ -82,7 +83,7 @@ pub(crate) struct StatusSources {
     pub(crate) front: Arc<dyn FrontKind>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
-    /// The TLS settings of the port for clients and of the admin port.
+    /// The TLS settings of the port for clients, and after them those of the admin port. `None` for plain HTTP.
     pub(crate) tls: [Option<ServerTls>; 2],
     pub(crate) ensembles: Ensembles,
     pub(crate) cluster: Option<Cluster>,

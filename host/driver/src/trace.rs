@@ -43,8 +43,8 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (S
         return (span, received);
     }
     if let Some(received) = received {
-        // The parent can be set only if this program's own `tracing` subscriber handles the span. With another one,
-        // this fails, and the span has no ids.
+        // This fails if the span is handled by another `tracing` subscriber than the one that this program installs.
+        // Then the span has no ids, and the error is ignored.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
     }
     inject(&span, request.headers_mut());

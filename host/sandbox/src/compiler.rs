@@ -53,8 +53,8 @@ const STDERR_MAX: u64 = 16 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The size of the component in bytes. The compiler process cannot wait for the end of its standard input, because
-    /// this stays open until the parent process dies.
+    /// The size of the component in bytes. The compiler process reads this many bytes from its standard input. It
+    /// cannot read until the end of the input, because the parent process keeps the input open as long as it lives.
     size: usize,
     memory: u64,
     /// The limit of the processor time of all threads of the compiler process together, in seconds.
@@ -86,7 +86,8 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Compiles a component. The inner error is the reason for refusing the component.
+/// Compiles a component. An inner error is the reason why the component is refused. An outer error means that this
+/// process failed, for example because it could not set its limits.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
@@ -106,7 +107,8 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     stdin
         .read_exact(&mut component)
         .map_err(|error| format!("the component cannot be read: {error}"))?;
-    // The pipe closes when the parent dies. `PR_SET_PDEATHSIG` would fire when the parent's thread ends.
+    // The parent process keeps the standard input of this process open. If the input ends, the parent process has died.
+    // `PR_SET_PDEATHSIG` is no replacement: it takes effect as soon as the parent's thread ends.
     thread::Builder::new()
         .name("parent-watch".to_owned())
         .spawn(move || {
@@ -144,8 +146,9 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // At the soft limit, such as that of processor time, the kernel sends the process a signal. If the
-                // process still runs a second later, at the hard limit, the kernel kills it.
+                // The hard limit is one above the soft limit, which is one second in the case of processor time. At the
+                // soft limit, the kernel sends the process a signal. If the process still runs at the hard limit, the
+                // kernel kills it.
                 maximum: Some(most.saturating_add(1)),
             },
         )?;

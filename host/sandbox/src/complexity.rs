@@ -197,8 +197,8 @@ impl ComplexityCounts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // When a component is exported, the export gets an index of its own. The following sections can use
-                    // both indices.
+                    // A component that is exported gets a second index. Later sections can use both indices, so the
+                    // cost of the component is noted for the second one too.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -226,8 +226,8 @@ impl ComplexityCounts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // The type section itself is a list that contains only types. In a list inside a type, each declaration has
-            // a byte in front of it that says whether the declaration is a type.
+            // The outermost list is the type section, and all its items are types. A list inside a type can have other
+            // items too, such as imports. Each item there begins with a byte that says whether it is a type.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();

@@ -28,8 +28,8 @@ mod filters {
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // A separate filter, which `apply` installs, refuses `clone3` with `ENOSYS`. It is allowed in this list,
-        // because otherwise it would fail with `EPERM`.
+        // `clone3` is refused with `ENOSYS`, by a separate filter that `apply` installs. It must be in this list as
+        // well, because otherwise it would be refused with `EPERM`.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -63,7 +63,8 @@ mod filters {
 
     /// Confines all threads of this process, including later ones. The process can no longer gain privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // Filters cannot see the flags of `clone3`, so it fails with `ENOSYS`, after which C libraries use `clone`.
+        // A filter cannot see the flags of the system call `clone3`. So `clone3` always fails with `ENOSYS`, as on an
+        // old kernel, and C libraries then use `clone` instead.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
@@ -79,7 +80,8 @@ mod filters {
                 libc::SYS_prctl,
                 vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
             ),
-            // The system call is allowed with checked arguments, because the C function `abort` needs it.
+            // The C function `abort` needs this system call. It is allowed only for signals that the process sends to
+            // itself.
             (
                 libc::SYS_tgkill,
                 vec![first(SeccompCmpOp::Eq, process::id().into())?],

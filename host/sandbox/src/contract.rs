@@ -29,7 +29,8 @@ pub(crate) fn accepts(version: &str) -> bool {
         && numbers.next() == Some("1")
         && numbers.next().is_some_and(|patch| patch.parse::<u64>().is_ok())
         && numbers.next().is_none()
-        // A pre-release, whose version contains `-`, is not compatible with any other version.
+        // A version that contains `-`, such as `0.1.0-rc.1`, is a pre-release. It is not compatible with any other
+        // version.
         && !version.contains('-')
 }
 
@@ -152,7 +153,8 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// The number of bytes that each string in a list counts as, in addition to its content.
+/// A string in a list counts as its content and this number of bytes, so that a list of many empty strings has a size
+/// too.
 const EACH: usize = 8;
 
 pub(crate) fn size(response: &types::Response) -> usize {

@@ -50,8 +50,9 @@ pub enum Capability {
 }
 
 impl Description {
-    /// Lists the granted capabilities that the plugin does not declare. Only the types of capabilities are compared: if
-    /// the plugin declares any origin, all granted origins count as declared.
+    /// Lists the types of capabilities that the stage grants although the plugin does not declare them. Only the types
+    /// are compared: if the plugin declares an HTTP request to some origin, grants for all other origins count as
+    /// declared too.
     pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
         let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
         let granted = [

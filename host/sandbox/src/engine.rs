@@ -131,7 +131,8 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// Keeps the ticker running until the returned guard is dropped, which must live as long as its guest.
+    /// Keeps the ticker running, whose ticks end guests that run too long. The caller must hold the returned guard as
+    /// long as its guest lives.
     pub(crate) fn running(&self) -> TickerGuard {
         self.ticker.enter()
     }
@@ -187,8 +188,8 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of the compiler, for this process and for a compiler process. The effort has no influence on
-/// which engine can run the code: the same engine runs code of every effort.
+/// Creates the settings for compiling with a given effort, in this process or in a compiler process. The engine that
+/// runs the code may have another effort than the engine that compiled it.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config

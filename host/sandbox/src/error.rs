@@ -67,7 +67,7 @@ pub enum Error {
          and memory than its size suggests"
     )]
     TooComplex {
-        /// The plural of the counted kind of item.
+        /// The kind of item of which the component has too many, as a plural.
         what: &'static str,
         /// The number of items in the component, or a lower bound if counting stopped at the limit.
         count: u64,

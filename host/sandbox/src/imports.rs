@@ -109,8 +109,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
 }
 
 /// Defines an interface that the plugin may not use, such as one for sockets. If the plugin calls one of its functions,
-/// the call of the plugin fails. `resources` contains the resource types of the interfaces that were defined before,
-/// and gets those of this one.
+/// the call of the plugin fails. `resources` contains the resource types of the interfaces that were defined before.
+/// The resource types of this interface are added to it.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,
@@ -121,7 +121,8 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // The start-up code of Go and C libraries asks for pre-opened directories even if the plugin uses no files.
+            // The start-up code of Go and C libraries calls this function even if the plugin uses no files. So it does
+            // not fail like the others, but returns an empty list of directories.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));

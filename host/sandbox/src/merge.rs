@@ -95,8 +95,10 @@ impl<T> PerKind<T> {
 /// The function, table, memory or global that an index of the component refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
-    /// A core function that the component itself defines, such as a lowered host function, by its number.
+    /// A core function that the component itself defines, such as a lowered host function. The number is its position
+    /// among these functions.
     Canonical(usize),
-    /// A definition in a module, by its number among the definitions of its kind.
+    /// A function, table, memory or global that a module defines. `definition` is its position among the definitions of
+    /// its kind in this module.
     Defined { core_module: usize, definition: u32 },
 }

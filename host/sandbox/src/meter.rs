@@ -57,8 +57,8 @@ impl CallMeter {
 }
 
 impl MeasuredCost<'_> {
-    /// Adds a call to the meter. The caller passes the code that gives the memory of the call's instance back,
-    /// `return_memory`, so that the time for this is measured too.
+    /// Adds the cost of a finished call to the meter. `return_memory` must give the memory of the call's instance back.
+    /// This function calls it, in order to measure the time that it takes.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();

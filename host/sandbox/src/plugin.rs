@@ -249,8 +249,8 @@ impl Hook for Plugin {
     }
 }
 
-/// The permits that a call holds while it runs. The first one is for its slot. A call of a stage in mode `Audit` also
-/// holds a second one, and there are fewer of these than slots.
+/// The permits that a call holds while it runs. Every call holds a permit for a slot. A call of a stage in mode `Audit`
+/// also holds the second permit. There are fewer such permits than slots, so audits cannot occupy all slots.
 type CallSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {

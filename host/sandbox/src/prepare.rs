@@ -211,8 +211,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct PolicyPreparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// The permit for this preparation. A compilation keeps it even if nobody waits for its result any more, so that
-    /// such compilations cannot accumulate.
+    /// The permit for this preparation. A compilation holds it until it ends, even if nobody waits for the result any
+    /// more. So the number of such forgotten compilations is limited.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -284,7 +284,8 @@ impl PolicyPreparation {
         core_module(&self.sandbox, &NativeCode::Memory(artifact.clone()))
     }
 
-    /// Compiles an instrumented module once for all preparations. The inner error means that it does not compile.
+    /// Compiles an instrumented module. All preparations that use the same `shared` compile it only once. An inner
+    /// error means that the module does not compile.
     pub(crate) async fn compile_instrumented(
         &self,
         bytes: Vec<u8>,
@@ -302,7 +303,8 @@ impl PolicyPreparation {
         }
     }
 
-    /// Snapshots of a module that differ only in their data are compiled once for all.
+    /// Compiles a snapshot of a module. Snapshots that differ only in the data of their memories are compiled only
+    /// once: each gets a copy of the code with its own data.
     pub(crate) async fn compile_snapshot(
         &self,
         snapshot: Vec<u8>,

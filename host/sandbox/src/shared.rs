@@ -10,8 +10,8 @@ use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps compiled forms of a module for later preparations. It keeps only forms that do not depend on the settings. If
-/// there is no such value, these forms are shared only among preparations that run at the same time.
+/// Keeps compiled forms of a module for later preparations of the same module. It keeps only forms that do not depend
+/// on the settings. Without a `SharedModule`, preparations share such forms only if they run at the same time.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<SharedForms>);
@@ -21,11 +21,12 @@ pub(crate) struct SharedForms {
     /// The compiled form of the instrumented module. Each preparation runs `configure` with it, and then takes a
     /// snapshot.
     pub(crate) instrumented: OnceCell<Bytes>,
-    /// The digest and the compiled form of the template that was compiled last.
+    /// A template is a snapshot with a filler in place of its data. This is the digest of the template that was
+    /// compiled last, and its compiled form.
     pub(crate) template: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 
-/// The compiled forms of the modules that are being prepared, by the module's digest.
+/// The compiled forms that preparations of a module share. The key is the digest of the module.
 #[derive(Debug, Default)]
 pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<SharedForms>>>);
 

@@ -26,10 +26,11 @@ const ACCESS: &str = "wasmtime:wizer/access";
 /// A component that was changed only to make its memories and globals accessible.
 pub(crate) struct InstrumentedComponent<'a> {
     wizer: Wizer,
-    /// The component that contains `parts` as nested components; `None` if the whole component is the only part.
+    /// The outer component, if all core modules are in nested components. `parts` are these nested components then. If
+    /// it is `None`, the only part is the whole component.
     wrapper: Option<WrapperComponent<'a>>,
-    /// The components that directly contain core modules. A snapshot of each is taken separately, because wizer skips
-    /// nested components.
+    /// The components that directly contain core modules: nested components, or the whole component. Wizer skips nested
+    /// components, so a separate snapshot of each part is taken.
     parts: Vec<ComponentContext<'a>>,
 }
 
@@ -42,8 +43,8 @@ struct WrapperComponent<'a> {
 
 struct SnapshotSection<'a> {
     raw: RawSection<'a>,
-    /// If the section contains a nested component with core modules, the index of the instance of this component;
-    /// otherwise `None`.
+    /// The index of the instance of the nested component in this section. `None` if the section has no nested component
+    /// that contains core modules and is instantiated.
     instance: Option<u32>,
 }
 
@@ -93,8 +94,8 @@ impl<'a> InstrumentedComponent<'a> {
             return Ok(Err(open.to_owned()));
         }
         let mut kept = KeptMemory::default();
-        // Wizer adds a page to each memory, and reads a whole memory in one call. Both may exceed the limits of this
-        // call, so the limits are raised.
+        // Wizer adds a page to each memory, and reads a whole memory in one step. The call has limits for both, which
+        // are raised here.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();
@@ -134,8 +135,8 @@ pub(crate) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// Returns the content of a memory for the snapshot. If the memory does not fit into the limit together with those
-    /// before it, returns an empty slice instead.
+    /// Returns the content of a memory that the snapshot gets. All memories in the snapshot together have a limit. If
+    /// this memory no longer fits, the returned slice is empty.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let is_copied = self.is_copied.get(name).copied().unwrap_or_else(|| {
             let pages = memory

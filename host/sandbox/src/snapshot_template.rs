@@ -166,7 +166,8 @@ struct DataPart<'a> {
 }
 
 impl<'a> DataPart<'a> {
-    /// Reads the data section of a module; returns `None` if the data is sparse, or if an offset is not a constant.
+    /// Reads the data section of a module. Returns `None` if the data cannot be replaced with a filler, for example
+    /// because it consists mostly of gaps, or because an offset is not a constant.
     fn read(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
         if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);
@@ -200,8 +201,8 @@ impl<'a> DataPart<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // If the data lies outside of the memory, instantiating the module must still fail. So the module keeps its
-        // data.
+        // If data lies outside of the memory, the module fails when it is instantiated. This must stay so, and
+        // therefore such data is not replaced with a filler.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
@@ -289,7 +290,7 @@ mod tests {
             r#"(memory 1) (data (i32.const 65535) "ab")"#,
             r#"(memory i64 1) (data (i64.const 0) "a")"#,
             r#"(memory 1) (data (i32.const 0) "a") (data "passive")"#,
-            // The data spans nearly 20 MB, of which only 2 bytes are set.
+            // The data consists of 2 bytes that are almost 20 MB apart.
             r#"(memory 320) (data (i32.const 0) "a") (data (i32.const 20000000) "a")"#,
         ] {
             for text in [

@@ -44,8 +44,8 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     pub(crate) user: UserInfo,
     pub(crate) recorder: Option<ResponseRecorder>,
-    /// Whether this store is for `describe` or `configure`, which are called while a plugin is prepared. The plugin has
-    /// no grants then.
+    /// Whether a plugin is being prepared, which means that `describe` or `configure` is called. The plugin has no
+    /// grants in these calls.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
     /// The times at which the instance was ready and at which the guest answered. They are set only for a meter.
@@ -135,7 +135,8 @@ impl CallState {
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            // In contrast to a plain yield, this lets the runtime poll I/O and timers.
+            // tokio's own `yield_now` also lets the runtime poll I/O and timers, in contrast to the plain yield of
+            // wasmtime.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store

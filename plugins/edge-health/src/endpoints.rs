@@ -66,8 +66,8 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in reachable.into_iter().enumerate() {
-        // Each earlier move took an address out of the list, so that the addresses behind it moved up by one. After
-        // `moved` moves, the address that was at `at` is at `at - moved`.
+        // Each earlier move took one address out of the list, and all addresses behind it moved up by one. So after
+        // `moved` moves, the address whose index was `at` has the index `at - moved`.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

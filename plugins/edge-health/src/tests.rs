@@ -28,7 +28,8 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// `lost`, `far` and `dead` are disconnected, `dead` is marked as unhealthy, and `ill` is connected but not ready.
+/// The control plane has lost contact with the nodes `lost`, `far` and `dead`, and `dead` is also marked as unhealthy.
+/// The node `ill` has contact, but is not ready.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),

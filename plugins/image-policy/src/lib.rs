@@ -128,7 +128,8 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call makes the heap grow to the size that later calls need. They start with a copy of this heap.
+        // This call makes the heap grow to the size that a call needs. Every later call starts with a copy of the
+        // memory, so its heap need not grow again.
         let _ = self.admit(sample);
     }
 }

@@ -212,7 +212,8 @@ impl ReferencePrefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// The longest of several matching prefixes is used.
+    /// Returns a measure for comparing prefixes. If several prefixes match a reference, the one with the longest path
+    /// is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }

@@ -11,7 +11,8 @@ use crate::reference::ReferencePrefix;
 #[derive(Debug, Default)]
 pub struct Settings {
     /// Maps a registry, or a registry and the beginning of a path, to its replacement. If several
-    /// match, the longest is used. An image without a registry belongs to `docker.io`.
+    /// entries match an image, the longest of them is used. An image without a registry belongs to
+    /// `docker.io`.
     #[serde(default)]
     pub rewrites: BTreeMap<String, String>,
     /// The only registries, or prefixes of names, that images may have after rewriting.

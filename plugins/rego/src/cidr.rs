@@ -20,8 +20,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`. If a network contains one of the others, the keys of both become a pair in
-/// the result.
+/// Implements `net.cidr_contains_matches`: compares each network with each of the others. If the first contains the
+/// second, the result gets a pair of their keys, such as their indexes in two arrays.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();
@@ -74,7 +74,8 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
     }
 }
 
-/// Returns the networks in a value with their keys, such as the index in an array.
+/// Returns the networks in a value, each with its key: the index in an array, the key in an object, or the network
+/// itself in a set.
 fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     let keyed = |key: Value, item| Some((key, text(item)?));
     match value {

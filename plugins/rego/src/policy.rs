@@ -201,7 +201,8 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
     unknown
 }
 
-/// The engine would report a `violation` without a message only during a request.
+/// Finds the rules `violation` that never have a message. Without this check, the engine would report such a rule only
+/// when a request is evaluated.
 fn wrong_violations(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {

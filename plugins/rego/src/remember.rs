@@ -93,8 +93,8 @@ impl RememberedFunctions {
     }
 }
 
-/// Returns the name of the extension that a policy calls in place of a function, in order to use its cached results.
-/// The second engine, which evaluates the function, has a rule with the same name.
+/// Returns the name of the extension that finds the cached results of a function. A policy calls this extension in
+/// place of the function. In the second engine, a rule with the same name evaluates the function.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }

@@ -12,8 +12,8 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The closing brace is removed, so that the objects can be appended. They are JSON text already, and are not
-    // parsed.
+    // The closing brace of the JSON text is removed, so that the fields `object` and `oldObject` can be appended. Their
+    // values are JSON text already, and are appended without parsing them.
     head.pop();
     for (name, document) in [("object", object), ("oldObject", old_object)] {
         head.push_str(",\"");

@@ -43,7 +43,7 @@ pub struct Constraint {
     /// The effects of a violation.
     #[serde(default)]
     pub actions: Vec<EnforcementAction>,
-    /// The beginning of the constraint's messages; by default, the constraint's name in brackets.
+    /// The text in front of each message of this constraint. Default: the name of the constraint in brackets.
     pub prefix: Option<String>,
 }
 

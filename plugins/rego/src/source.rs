@@ -104,8 +104,9 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // `data.inventory` gets another path here. If a policy imports it without giving it a name, `as inventory`
-            // is added, so that the rest of the policy can still call it `inventory`.
+            // `data.inventory` is replaced with a field of the input. If a policy imports `data.inventory`, it may use
+            // the short name `inventory` from then on. So `as inventory` is added, unless the policy gives another
+            // name.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
@@ -165,7 +166,8 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     Some(inserted(text, insertions))
 }
 
-/// Returns whether the first token of a line continues the previous line. The token must be outside of brackets.
+/// Returns whether a line continues the statement of the previous line. `before` is the last token of the previous
+/// line, and `symbol` the first token of this line. Neither of them may be inside of brackets.
 fn continues(before: &str, symbol: &str) -> bool {
     matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
         || matches!(symbol, "=" | ":=" | "if" | "contains")
@@ -223,8 +225,8 @@ impl VariableBindings<'_> {
                 }
                 _ => continue,
             };
-            // Rewriting would move arguments out of the statement, into bindings in front of it. The `with` of the
-            // statement would no longer apply to them, so statements with `with` are not rewritten.
+            // A statement with `with` is not rewritten. Rewriting would move its arguments into separate statements in
+            // front of it, and `with` would not apply to them there.
             if !statement.with_mods.is_empty() {
                 continue;
             }
@@ -283,7 +285,8 @@ impl VariableBindings<'_> {
         let Some(written) = self.text.get(from..to) else {
             return;
         };
-        // The inserted text must not contain line breaks, because these would change the numbers of the lines after it.
+        // The inserted text must be on a single line. A line break in it would change the numbers of all later lines,
+        // which appear in error messages.
         let written = written.replace('\n', " ");
         if written.contains('#') {
             return;
@@ -297,8 +300,8 @@ impl VariableBindings<'_> {
     }
 }
 
-/// Adds the references and calls in an argument to `bound`. A reference or call that is nested in another reference,
-/// call or comprehension is left out.
+/// Finds the references and calls in an argument, and adds them to `bound`. If a reference or call is inside of another
+/// one, or inside of a comprehension, it is left out.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),

@@ -45,7 +45,8 @@ pub(crate) struct AnnotatedChoice<'a> {
     pub(crate) marks: &'a AnnotationPair,
 }
 
-/// The configured convention, and possibly that of kube-sidecar-injector in addition.
+/// The annotations that the plugin understands: those of the configured convention, and sometimes also those of
+/// kube-sidecar-injector.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: AnnotationPair,
@@ -170,7 +171,8 @@ impl AnnotationStyle {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // Until 2022, kube-sidecar-injector read only the words that opt in; since then, only those that opt out.
+            // The words with which a workload opts in, and the words with which it opts out. Until 2022,
+            // kube-sidecar-injector knew only the first list. Since then, it knows only the second one.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {

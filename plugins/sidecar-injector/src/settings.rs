@@ -31,10 +31,10 @@ pub struct Settings {
     /// too.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub image_pull_secrets: Vec<Map<String, Value>>,
-    /// Annotations to add; an existing one keeps its value.
+    /// Annotations to add. If an annotation exists already, it keeps its value.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Labels to add; an existing one keeps its value.
+    /// Labels to add. If a label exists already, it keeps its value.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The annotations with which workloads opt in or out, and in which the injection is recorded.

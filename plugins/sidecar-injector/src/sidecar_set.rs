@@ -226,7 +226,8 @@ fn merge_patch(value: &mut Value, change: Value) {
     }
 }
 
-/// Puts containers into a list of the Pod: in place of those with the same names, before the others, or after them.
+/// Puts containers into a list of the Pod. A container replaces the one with the same name, if there is one. Otherwise,
+/// it is put in front of the other containers or behind them.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),

@@ -115,7 +115,8 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     Punctuated::parse_terminated(&content)
 }
 
-/// All resources of the same group and version become one rule.
+/// Parses a list of resources such as `apps/v1/deployments`. Resources of the same group and version are put into one
+/// rule.
 fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {
@@ -154,7 +155,8 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// A version such as `v1` cannot be a group, so the resource is in the core group.
+/// Returns whether a part of a resource's name, such as `v1/pods`, is a version. If the first part is a version, the
+/// name has no group, and the resource is in the core group.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -280,8 +280,8 @@ fn folds_to(key: &str, name: &str) -> bool {
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // Two letters outside of ASCII are equal to `s` and `k` if case is ignored. They have up to three bytes in UTF-8,
-    // so `key` may be up to three times as long as `name`.
+    // If case is ignored, the letters U+017F and U+212A are equal to `s` and `k`. They have two and three bytes in
+    // UTF-8, so `key` may be up to three times as long as `name`.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key

@@ -17,7 +17,8 @@ use crate::{Error, NetworkConfig, OnProgress};
 pub(super) struct FetchClient {
     pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
-    /// The `Authorization` headers of earlier requests, by registry, repository and access, until they are rejected.
+    /// The `Authorization` headers of earlier requests, for each registry, repository and access. Later requests use
+    /// them again, until the registry rejects them.
     pub(super) authorizations: Mutex<HashMap<(String, String, RegistryAccess), HeaderValue>>,
     /// The scheme, `http` or `https`, that was found to work for each registry that may be used without TLS.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,

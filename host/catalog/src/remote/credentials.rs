@@ -76,7 +76,8 @@ impl FetchClient {
     }
 }
 
-/// Returns the key of the credentials for a repository, chosen as podman does.
+/// Returns the key in Docker's `config.json` under which the credentials for a repository are stored. podman chooses
+/// the key in the same way.
 fn login(config: &[u8], artifact: &OciReference) -> String {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]

@@ -30,8 +30,8 @@ impl Error {
 
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// Returns the response if its status is a success, and otherwise an error that describes the status. A registry that
-/// refuses access needs other treatment, which the callers do before they call this function.
+/// Returns the response if its status is a success, and otherwise an error that describes the status. The advice in the
+/// error is for URLs: if a registry refuses access, the callers return another error before they call this function.
 pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {

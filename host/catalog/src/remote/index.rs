@@ -64,7 +64,8 @@ impl IndexEntry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Returns whether the referrer may be a signature. A bundle with another statement, such as provenance, is none.
+    /// Returns whether the referrer may be a signature. A bundle that contains another kind of statement, such as
+    /// provenance, is not a signature.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations

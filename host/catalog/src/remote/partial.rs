@@ -44,8 +44,8 @@ impl Partial {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // Before this program got the lock, another writer may have completed the download and renamed the file to
-            // a module. Then the path of the partial download is opened again, which creates a new file.
+            // Before this program got the lock, another writer may have completed the download and renamed the file.
+            // Then the path no longer leads to the file that was opened. It is opened again, which creates a new file.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -88,8 +88,8 @@ impl Partial {
     }
 
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // The file is emptied first, and then the validator is replaced. In this order, the new validator can never
-        // belong to old bytes, even if the program is stopped in between.
+        // The file is emptied first, and then the new validator is stored. In the opposite order, a program that is
+        // stopped in between would leave the new validator together with bytes of the old version.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {

@@ -71,7 +71,8 @@ impl Repository<'_> {
         Ok(material)
     }
 
-    /// Adds the signatures that a manifest lists, if the manifest exists. Unreadable layers are ignored.
+    /// Adds the signatures that are layers of a manifest, if the manifest exists. Layers that cannot be read as
+    /// signatures are skipped.
     async fn add_signatures(
         &self,
         material: &mut Material,

@@ -36,7 +36,8 @@ pub struct Material {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FoundSignature {
-    /// A signature that has no certificate. It is the content of `{module}.sig`, a file or a URL, as base64 or binary.
+    /// A signature that has no certificate, in base64 or binary. It was read from the file `{module}.sig`, or from the
+    /// URL of the module with `.sig` at its end.
     Detached { name: String, content: Blob },
     /// A bundle of sigstore or of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a referrer of the manifest
     /// in a registry.
@@ -69,7 +70,8 @@ impl FoundSignature {
         }
     }
 
-    /// Returns whether the signed payload has these annotations in `optional`, where `cosign sign` writes them.
+    /// Returns whether the signature was made with these annotations. `cosign sign` writes them into the field
+    /// `optional` of the signed payload.
     #[cfg(feature = "registries")]
     pub(crate) fn has_annotations(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
@@ -158,8 +160,8 @@ pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, Signa
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
-        // Unless `path` is a symbolic link, `resolved` is the same file in the same directory. The signatures next to
-        // it have just been read then.
+        // If `path` is not a symbolic link, `resolved` is the same file in the same directory. The first round of this
+        // loop has read its signatures already.
         if !path.is_symlink() {
             break;
         }

@@ -181,8 +181,8 @@ fn file(path: &str) -> Result<SourcePatterns, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // Symbolic links are resolved in the directory of a pattern, but not in its last part, which is the file itself. If
-    // the file is a symbolic link, the pattern never matches it.
+    // If the directories in a pattern are symbolic links, they are resolved. The last part of a pattern names the file
+    // itself and is not resolved: if the file is a symbolic link, the pattern never matches it.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))

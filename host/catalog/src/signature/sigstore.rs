@@ -124,7 +124,7 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
     let certificate = &certified.certificate;
-    // The policy names the certificate with which the signature must be verified. This copy of the signature gets that
+    // The signature must be verified with the certificate that the policy names. So a copy of the signature gets this
     // certificate, even if another one was stored with the signature.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {

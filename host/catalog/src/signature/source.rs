@@ -16,7 +16,8 @@ pub struct ReferenceSource {
     pub(super) scheme: Scheme,
     /// The host of the source in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// The path of a file is absolute, without symbolic links; that of a URL has no leading `/` and no escapes.
+    /// The path of the module. For a file, it is absolute and contains no symbolic links. For a URL, it has no leading
+    /// `/` and no escapes.
     pub(super) path: String,
 }
 
@@ -93,7 +94,8 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // The parts are appended one by one, because `join` would append a `/` if `rest` has no parts.
+                // Joining `base` with an empty path would append a `/` to it. So the parts of `rest` are appended one
+                // by one: if `rest` has no parts, nothing is appended.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
             // The file may be missing, and so may its directory; the search then continues in the directory above. But

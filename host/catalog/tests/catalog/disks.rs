@@ -14,8 +14,8 @@ use crate::{
 /// The environment variable that contains the mounted directory. It is set only when a test runs itself again.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// Returns the mounted directory if these shell commands have mounted it already. Otherwise runs the commands and then
-/// this test in a child process, and returns `None`.
+/// Returns the mounted directory if the test runs in a child process, for which the shell commands have mounted it.
+/// Otherwise, starts this child process, waits until it has passed the test, and returns `None`.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());

@@ -108,7 +108,7 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
         second.module,
         "the index is another one"
     );
-    // `oras manifest index create` writes entries without a platform.
+    // An index as `oras manifest index create` makes it: the entry of the artifact names no platform.
     let mut plain = manifest(&pushed, "");
     plain.as_object_mut().unwrap().remove("platform");
     put(&[plain]).await;
@@ -253,7 +253,8 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
-    // The credentials of the repository are right. Those of the registry and of another repository are wrong.
+    // Docker's configuration contains three entries. Only the one for the repository itself has the right password;
+    // those for the whole registry and for another repository have a wrong one.
     let user = json!({"username": USER.0, "password": USER.1});
     let other = json!({"username": "ada", "password": "wrong"});
     let (of_repository, beside) = (format!("{}/a", registry.name), format!("{}/b", registry.name));
@@ -274,7 +275,8 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// Set in the child process in which the test runs again. The `PATH` of this process contains the credential helpers.
+/// The environment variable that is set if the test runs again in a child process. The `PATH` of this child process
+/// contains the credential helpers.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]

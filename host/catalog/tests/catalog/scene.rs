@@ -15,7 +15,8 @@ use tempfile::TempDir;
 
 use crate::{authority::HttpsAuthority, registry::USER};
 
-/// A CA, the directory of a store, and the configuration of a catalog that uses both and retries without pauses.
+/// The parts that tests of the catalog share: a certificate authority, a directory, and the configuration of a catalog.
+/// The catalog trusts the authority, stores modules in the directory, and retries almost without pauses.
 pub(crate) struct CatalogScene {
     pub(crate) authority: HttpsAuthority,
     pub(crate) directory: TempDir,
@@ -115,7 +116,8 @@ impl CatalogScene {
 /// Returns a component of this size in bytes, with content that depends on `seed`.
 pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-    // A custom section fills the rest of the component. Its header has five bytes, and its empty name has one.
+    // The rest of the component is a custom section. It begins with one byte for its kind, and with five bytes for the
+    // size of its content.
     let content = size - bytes.len() - 1 - 5;
     bytes.push(0);
     for shift in [0, 7, 14, 21, 28] {

@@ -135,7 +135,8 @@ impl TokenSigner {
             _ => json!([]),
         };
         let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [STANDARD.encode(&self.certificate)]});
-        // The registry tolerates a clock difference of a minute, so expired tokens must be older.
+        // The registry accepts a token for up to a minute after its end, in case clocks differ. So a token that must be
+        // refused has to end earlier than that.
         let claims = json!({
             "iss": "test", "sub": "ada", "aud": "test", "jti": "1", "access": access,
             "iat": now - 600, "nbf": now - 600, "exp": now + life,

@@ -1,4 +1,5 @@
-//! A certificate authority and a log like sigstore's, for one test. What they issue is in cosign's older format.
+//! A certificate authority and a transparency log as sigstore runs them, for one test. The certificates and log entries
+//! that they issue have the format of cosign 2 and earlier.
 
 use admittance_catalog::signature::{Blob, FoundSignature, TrustRoot};
 use base64::{Engine, engine::general_purpose::STANDARD};

@@ -24,7 +24,8 @@ const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and h
 
 #[derive(Clone, Debug, Default)]
 pub struct ReviewsConfig {
-    /// The webhook configurations that the leader of the replicas writes; `None` for none.
+    /// The webhook configurations that the leader of the replicas writes. If this is `None`, the leader writes no
+    /// webhook configurations.
     pub webhooks: Option<WebhooksConfig>,
     /// The cluster audits that the leader of the replicas runs; `None` for none.
     pub audit: Option<AuditConfig>,

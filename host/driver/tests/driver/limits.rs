@@ -55,8 +55,8 @@ async fn requests_in_flight_beyond_the_limit_are_refused() {
     assert!(body.contains("too many requests are in flight"), "{body}");
     release.notify_one();
     assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
-    // The first request is finished, so another request can have its slot. The upstream is told in advance to answer
-    // that request without a pause.
+    // The first request is finished, so its slot is free for another request. The upstream replies to a request only
+    // after a notification. It is notified in advance here, so that it replies to the next request at once.
     release.notify_one();
     assert_eq!(driver.post(application("good")).await.0, 200);
 }

@@ -10,8 +10,9 @@ pub(crate) struct TestLog(Arc<Mutex<Vec<u8>>>);
 /// Collects the log lines of the current thread until this guard is dropped.
 pub(crate) struct LogGuard {
     _subscriber: DefaultGuard,
-    /// A second subscriber, which receives nothing. While there are two, `tracing` asks the subscriber of the current
-    /// thread for each line, instead of deciding for all threads at once.
+    /// A second subscriber, which receives nothing. If there were only one, `tracing` would ask it once for each kind
+    /// of line, and apply the answer to all threads. With two, `tracing` asks the subscriber of the current thread for
+    /// each line.
     _second: tracing::Dispatch,
 }
 

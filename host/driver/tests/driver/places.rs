@@ -281,7 +281,8 @@ async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
 async fn a_reply_that_the_client_does_not_read_is_aborted() {
     let (upstream, _unwanted) = endless().await;
     for is_http2 in [false, true] {
-        // The last request of a driver may still occupy its slot, so a new driver is started for each HTTP version.
+        // The aborted request may still occupy the only slot of its driver. So each HTTP version is tested with a new
+        // driver.
         let driver = Setup::new(&[upstream])
             .limits(|limits| {
                 limits.concurrency = 1;

@@ -222,7 +222,7 @@ async fn a_request_that_was_sent_is_not_sent_again() {
         let mut some = [0; 3];
         stream.read_exact(&mut some).await.unwrap();
         drop(stream);
-        // The listener stays open. If the driver connected a second time, the test would notice it.
+        // The listener is returned and stays open. If the driver connects a second time, the test can notice it.
         listener
     };
     let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;

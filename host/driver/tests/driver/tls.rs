@@ -283,7 +283,8 @@ impl OpenConnection {
         let (sender, connection) = soon(http1::handshake(TokioIo::new(stream))).await.ok()?;
         tokio::spawn(connection);
         let mut open = Self { sender, kind };
-        // In TLS 1.3, a client must read to notice that it was refused, and to receive tickets for resumption.
+        // In TLS 1.3, a client learns that it was refused only when it reads from the connection. The tickets for
+        // resumption arrive in the same way. So a request is sent here, and its reply is read.
         open.is_served().await.then_some(open)
     }
 
@@ -385,7 +386,7 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let expected = json!({
         "certificate": "listen",
-        // The certificate comes from rcgen, which issues certificates until 4096 by default.
+        // The test made the certificate with `rcgen`. By default, such a certificate is valid until the year 4096.
         "notAfter": "4096-01-01T00:00:00.000Z",
     });
     assert_eq!(certificate(&driver).await, expected);

@@ -1,5 +1,5 @@
-//! The compiler process for programs that embed the sandbox. Such a program can start itself as the compiler process;
-//! if it cannot, it starts this program.
+//! The compiler process as a program of its own. A program that embeds the sandbox can be the compiler process itself,
+//! if it is started again with certain arguments. If that is not possible, it starts `admittance-compiler`.
 
 use std::process::ExitCode;
 

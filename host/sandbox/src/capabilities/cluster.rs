@@ -17,8 +17,8 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// The number of searched bytes that cause as much work as one byte of a label selector. A selector is compared with
-/// the labels of all objects.
+/// The cost of a label selector. A selector is compared with the labels of all objects, so each of its bytes counts as
+/// much as searching this many bytes of text.
 const LABELS: usize = 64;
 
 /// The number of searched bytes after which a search lets other work run on its thread.

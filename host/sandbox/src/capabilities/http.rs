@@ -8,12 +8,12 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The names that error messages use for the sender of a request, and for the setting that allows the request.
+/// Two parts of the error message for a refused request: the sender of the request, and the setting that can allow it.
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
-/// Converts an error of the host to an error that the plugin gets. The outer error is for cases such as a missing
-/// grant, and ends the call of the plugin.
+/// Converts an error of an HTTP request. Most errors become the result of the plugin's call, and the plugin can go on.
+/// A few errors, such as a missing grant, become an `Err`, which ends the call of the plugin.
 fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     Ok(match error {
         HttpError::Unavailable(why) => http::Error::Unavailable(why),

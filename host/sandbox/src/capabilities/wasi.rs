@@ -16,7 +16,7 @@ use crate::store::CallState;
 /// The maximum number of bytes that a guest gets from one call of `get-random-bytes`.
 const RANDOM_MAX: u64 = 64 << 10;
 
-/// Links all interfaces of WASI except the environment.
+/// Links all interfaces of WASI except the one for environment variables, which `link_environment` links.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
     // `add_to_linker_proxy_interfaces_async` leaves out the following interfaces, but Rust's standard library needs

@@ -96,7 +96,8 @@ impl Totals {
 
 struct FunctionCost<'a> {
     types: &'a Types,
-    /// The open blocks. The number of each is the number of values that a branch to this block carries.
+    /// The blocks that are open at the current instruction. Each number says how many values a branch to the block
+    /// carries.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

@@ -33,7 +33,8 @@ const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 const CHAIN: usize = 32;
 const CHAIN_SIZE: usize = 256 << 10;
 
-/// The maximum number of certificates and signatures that are checked for one certificate.
+/// The maximum number of steps when a policy lets the host verify a certificate. Each certificate and each signature
+/// that is checked on the way to the root counts as a step.
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]

@@ -60,7 +60,8 @@ pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
     Ok(u32::from_le_bytes(*bytes))
 }
 
-/// Copies bytes that a policy passes to the host. Fails if they exceed the limit for all strings of a response.
+/// Copies bytes that a policy passes to the host. Fails if there are more than the limit `output` allows, which is the
+/// maximum size of a plugin's response.
 pub(super) fn take(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> wasmtime::Result<Vec<u8>> {
     let (memory, state) = parts(caller)?;
     fits(length as usize, state.output)?;

@@ -95,7 +95,8 @@ impl PolicyMetadata {
                     "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
-            // A waPC policy is recognised by its imports, so it may lack the annotations.
+            // The module has no metadata. A waPC policy may lack it, because its imports already show that it is a
+            // policy.
             None if imports_wapc => MetadataSection::default(),
             None => {
                 return Err(Error::Unusable(

@@ -151,8 +151,8 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: PolicyGuest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // All bits for the rights of the stream are set, and all bits for the rights of files that are opened
-                // from it. This is harmless, because a policy can open no files.
+                // The status claims all rights for the stream, and for files that are opened from it. This is harmless,
+                // because a policy can open no files.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },
@@ -244,8 +244,8 @@ fn put_texts(
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     let since = match clock {
         0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
-        // Clock 1 is monotonic, and starts with the call. Clocks 2 and 3 measure processor time, but simply get the
-        // same value.
+        // Clock 1 is monotonic, and starts with the call. Clocks 2 and 3 should measure processor time, but they get
+        // the same value as clock 1, which is simpler.
         1..=3 => elapsed,
         _ => return Err(INVALID),
     };

@@ -116,8 +116,8 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
     Ok(())
 }
 
-/// Calls an operation of the policy, and returns the response. If the policy itself returns an error, this is the inner
-/// error.
+/// Calls an operation of the policy. The inner result is what the policy returns: its response, or its own error. An
+/// outer error means that the call failed.
 pub(super) async fn call(
     store: &mut Store<CallState>,
     instance: Instance,

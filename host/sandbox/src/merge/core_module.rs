@@ -7,9 +7,9 @@ use super::{Item, Kind, PerKind};
 
 #[derive(Default)]
 pub(super) struct CoreModule<'a> {
-    /// The level of this module. Modules of the first level import no host function that needs a memory of another
-    /// module; modules of each further level import functions that need a module of the previous level. Only modules of
-    /// the same level are merged.
+    /// The level of this module. A host function may need the memory of a module, so it can be created only after that
+    /// module. A module that imports such a function has a higher level than the other module; without such imports,
+    /// the level is 0. Only modules of the same level are merged.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,

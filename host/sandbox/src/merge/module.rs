@@ -10,7 +10,7 @@ use wasmparser::{DataKind, Operator};
 
 use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 
-/// A merged module imports all its items from a single instance, which has this name. The items have numbers as names.
+/// The name of the instance from which a merged module imports all items. The items themselves have numbers as names.
 pub(super) const IMPORTS: &str = "";
 
 pub(super) struct MergedModule {

@@ -15,8 +15,8 @@ pub(super) struct ParsedComponent<'a> {
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     pub(super) items: PerKind<Vec<Item>>,
-    /// The sections of the component before the first lifted function, without the core modules. All later sections are
-    /// in `after`.
+    /// The sections of the component in front of the first function that is lifted, which means that it can be called
+    /// from outside of the component. The core modules are left out. All later sections are in `after`.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -26,7 +26,8 @@ pub(super) struct Canonical {
     pub(super) level: usize,
 }
 
-/// A section that contains no core module. It is copied, with new indices for the core items that it uses.
+/// A section of the component that contains no core module. The merged component gets a copy of the section, in which
+/// the indices of core functions, memories and other core items are new.
 pub(super) enum OtherPart<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
@@ -73,9 +74,9 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // A merge moves this function to an earlier place in the component, before the lifted function
-                        // that it follows. The function may need items from in between, so such a component is not
-                        // merged.
+                        // This core function comes after a lifted function. A merge would move it in front of the
+                        // lifted function, but it may need items that are defined in between. So such a component is
+                        // not merged.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }

@@ -45,8 +45,8 @@ pub(super) fn reachable(
         else {
             continue;
         };
-        // The function is in a module of another level, such as one that is instantiated earlier. That module is not
-        // merged with these modules, so the functions that it calls are not followed.
+        // The function belongs to a module of another level, such as one that is instantiated earlier. That module is
+        // not merged with these modules, so the calls of its functions do not matter here.
         let Some(core_module) = core_modules.get(&number) else {
             continue;
         };

@@ -23,9 +23,9 @@ enum Op {
     Log,
     Load,
     Store,
-    /// Adds to the global variable that all libraries share.
+    /// Adds to the global variable that all libraries of the test share.
     Shared,
-    /// Uses a global that the library itself defines, and that no other library can use.
+    /// Uses a global variable that this library defines for itself. No other library can use it.
     Own,
     /// Copies a passive data segment into the memory.
     Init,

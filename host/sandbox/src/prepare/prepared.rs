@@ -50,7 +50,8 @@ impl Prepared {
         &self.header.configured
     }
 
-    /// Serialises the header: the description, the fingerprint, and whether `configure` runs once or in every call.
+    /// Serialises the header: the description of the plugin, the fingerprint of the engine that prepared it, and
+    /// whether `configure` runs once or in every call.
     pub fn header(&self) -> Vec<u8> {
         // The header is plain data, so serialisation cannot fail.
         serde_json::to_vec(&self.header).unwrap_or_default()

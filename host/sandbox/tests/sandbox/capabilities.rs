@@ -32,8 +32,8 @@ fn get() -> String {
 }
 
 fn reader() -> Guest {
-    // The result is a `result<option<json>, error>`. Its text is at the same offset whether it is an object or an
-    // error, because a tag precedes the text in both cases.
+    // The guest reads a `result<option<json>, error>`, which contains either an object or an error. In both cases, a
+    // tag is in front of the text, so the text is at the same offset.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -327,8 +327,8 @@ async fn opening_a_file_or_a_socket_fails() {
         .with_items(
             r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
         );
-    // This host does not provide the interface `wasi:filesystem/types`. That interface uses a resource of the interface
-    // for streams, which the host does provide, so it is tested separately.
+    // This host does not provide `wasi:filesystem/types`. The interface is a special case, because it uses the streams
+    // of another interface, which this host does provide.
     let files = Guest::running("(drop (call $append (i32.const 0)))")
         .with_world("import wasi:filesystem/types@0.2.3;")
         .with_items(

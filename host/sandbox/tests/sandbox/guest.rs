@@ -197,7 +197,7 @@ pub(crate) enum GuestAnswer {
     },
     Warn(&'static str),
     Error(&'static str),
-    /// A patch that consists of this number of zero bytes, from page 10 of the guest's memory.
+    /// A patch that consists of this number of zero bytes. They are the unused memory of the guest from page 10 on.
     Huge(u32),
 }
 

@@ -181,8 +181,8 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // These settings have another length, so the guest's heap ends at another address. This address is in a global of
-    // the snapshot, and therefore in the code, which is compiled again.
+    // These settings are shorter than the previous ones, so the heap of the guest ends at another address. A global of
+    // the snapshot contains this address, so the code of this snapshot differs, and is compiled again.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -247,7 +247,8 @@ fn a_preparation_can_be_cancelled_at_any_time() {
     let hook = std::panic::take_hook();
     let seen = panicked.clone();
     std::panic::set_hook(Box::new(move |info| {
-        // Other tests may panic at the same time. Their messages are different, so only panics with this message count.
+        // Other tests may panic at the same time, but with other messages. This test looks only for the panic of a
+        // runtime that is shutting down.
         if info.to_string().contains("being shutdown") {
             seen.store(true, Ordering::SeqCst);
         }

@@ -126,8 +126,8 @@ fn lists(limit: u32, field: &str) -> Guest {
 }
 
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
-    // The argument is a list of fields with one element. The address and the length of this element are stored after
-    // the strings.
+    // The argument of the call is a list of fields, which has one element. The address and the length of this element
+    // are stored here, after the strings.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -263,8 +263,8 @@ async fn a_page_of_a_list_contains_only_the_requested_fields() {
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    // These words are the parameters of `can-i`. The action is the variant `path`, which has two strings: the verb and
-    // the path. The user is an optional record, and its first string is the user's name.
+    // The arguments of `can-i` in memory. The action is the variant `path` with two strings: the verb and the path. The
+    // user is an optional record, and its first string is the name of the user.
     let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
     let user = words(&[u32::from(other), TEXT + 5, 2]);
     let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");

@@ -9,8 +9,8 @@ use crate::{
     walk,
 };
 
-/// The number of rule bodies that a function must evaluate to be cached. If it evaluates fewer, the cache is slower
-/// than the function.
+/// The results of a function are cached if its calls in the policy evaluate at least this many rule bodies together.
+/// With fewer, looking up a result takes longer than evaluating the function.
 const WORTHWHILE: usize = 8;
 
 #[derive(Debug)]
@@ -165,8 +165,8 @@ impl PureFunctions {
 
 struct RulePaths {
     all: BTreeSet<String>,
-    /// The rules that the engine evaluates again each time a policy reads their value. Functions are not among them,
-    /// nor are constants, which have nothing to evaluate.
+    /// The rules that the engine evaluates each time a policy uses their value. Functions are left out. Constants are
+    /// left out too, because there is nothing to evaluate.
     evaluated: BTreeSet<String>,
 }
 

@@ -299,7 +299,8 @@ fn part<T: for<'de> Deserialize<'de>>(
     }
 }
 
-/// The environment variable, with its value, by which OpenKruise recognises the containers that it has injected.
+/// The name and the value of an environment variable. OpenKruise sets it in each container that it injects, in order to
+/// recognise these containers later.
 pub(super) const INJECTED: (&str, &str) = ("IS_INJECTED", "true");
 
 fn mark_as_injected(container: &mut Map<String, Value>) {

@@ -45,8 +45,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The configuration files of istio and of `Andrewmatilde/webhook-injector` contain the lists
-            // `initContainers` and `imagePullSecrets` too.
+            // Some configuration files in this format also contain the lists `initContainers` and `imagePullSecrets`,
+            // such as those of istio and of `Andrewmatilde/webhook-injector`.
             "with the lists of later ones",
             with(
                 sidecarconfig(),
@@ -133,7 +133,8 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
-    // (annotations, whether the plugin injects with `usual`, `opt_in`, `always`, `own`, `whole` and `whole_opt_in`)
+    // The annotations of a workload. After them, whether the plugin injects with each of the six settings, in the order
+    // in which they are defined above.
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
@@ -165,8 +166,8 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The last two columns have the convention `kubeSidecarInjector`. There, only kube-sidecar-injector's
-        // annotation `ASK` counts, and the plugin's own annotation `INJECT` has no effect.
+        // The last two columns are for the convention `kubeSidecarInjector`. With this convention, only
+        // kube-sidecar-injector's annotation `ASK` has an effect, and the plugin's own annotation `INJECT` has none.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],

@@ -38,8 +38,9 @@ struct EntryKind {
     version: String,
 }
 
-/// Builds a bundle from the parts of a signature. `log` is a log's promise to include the signature. A bundle without
-/// it will be refused, because nothing proves the time of the signature.
+/// Builds a bundle from the parts of a signature. `log` is the promise of a log to include the signature. If it is
+/// missing, the bundle is built all the same, but is refused when it is verified: nothing proves the time of the
+/// signature.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,

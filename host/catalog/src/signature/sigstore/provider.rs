@@ -11,7 +11,8 @@ struct RingProvider;
 
 static RING: RingProvider = RingProvider;
 
-/// Installs ring, which must happen before sigstore is used. A provider that was installed before is kept.
+/// Makes ring the cryptographic library of sigstore. This must happen before sigstore is used. If the process has
+/// chosen another library already, that choice is kept.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }

@@ -28,7 +28,8 @@ pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str)
     upstream.optional("discover")?.reject(why, fix)
 }
 
-/// Reads the section `upstream`. Its servers may be discovered only if they are schedulers.
+/// Reads the section `upstream`, which lists the servers or lets the driver discover them. Only schedulers can be
+/// discovered.
 fn upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<UpstreamSection<'a>> {
     let mut fields = node.object()?;
     let mut needs_authorities = false;
@@ -50,7 +51,7 @@ fn upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<Upstrea
     Some((servers?, config?, lists))
 }
 
-/// Reads the settings for connections to servers.
+/// Reads the settings for connections to servers: TLS, timeouts and health checks.
 pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities);
     let (connect, response) = (
@@ -100,7 +101,8 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
         node.wrong(message, "name both, or neither");
     }
     let server_name = fields.optional("serverName");
-    // If the configured file of authorities cannot be read, the system's authorities must not be trusted instead.
+    // If the file of certificate authorities that is configured cannot be read, no settings are returned. Otherwise,
+    // the driver would trust the authorities of the operating system instead.
     let is_valid = node.mistake_count() == before;
     if !is_valid {
         return None;

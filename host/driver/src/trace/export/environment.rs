@@ -24,7 +24,7 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 
 /// Returns the maximum number of spans that wait for the collector. Further spans are dropped.
 pub(super) fn queue_size() -> usize {
-    /// The default maximum. This many spans belong to several thousand requests, and take a few MiB of memory.
+    /// The default: 16,384 spans. Several thousand requests produce as many, and they take a few MiB of memory.
     const DEFAULT: usize = 16 * 1024;
     let given = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
     given.unwrap_or(DEFAULT)

@@ -251,7 +251,8 @@ async fn every_route_requires_its_documented_role() {
             let method = method.to_uppercase();
             let mut path = path.replace(['{', '}'], "");
             if path.ends_with("/events") {
-                // The invalid query makes this stream of events end immediately.
+                // A stream of events has no end, so the test would wait for it forever. With this invalid query, the
+                // stream ends immediately.
                 path += "?verdict=none";
             }
             let of_nobody = reply(&driver, &method, &path, &[]).await.0;

@@ -121,8 +121,8 @@ async fn definitions_written_by_hand_can_be_changed() {
     assert_eq!(resource["spec"]["metadata"]["labels"], json!({"team": "a"}));
     assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
 
-    // The driver cannot change a file that contains more than this one definition. So the error asks the user to edit
-    // the file.
+    // If a file contains further definitions besides this one, the driver cannot change it. The error then asks the
+    // user to edit the file.
     let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
     let (in_list, shares) = (
         "is an item of the list in",

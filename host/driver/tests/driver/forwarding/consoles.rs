@@ -61,7 +61,7 @@ async fn console_requests_go_to_the_host_that_they_name() {
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // The host is 127.0.0.1 again, written as an IPv6 address.
+        // The same host as in the previous case, 127.0.0.1, written as an IPv6 address.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",

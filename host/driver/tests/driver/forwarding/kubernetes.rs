@@ -212,7 +212,8 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
     assert_eq!(received.json()["spec"]["versions"][0]["name"], "v2");
 }
 
-/// A cluster that is configured only for labels of namespaces must not be open to all clients.
+/// A driver may be connected to a cluster only to read the labels of namespaces. Such a driver must not forward the
+/// requests of its clients to this cluster.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
     let open = KubernetesScene::start(|| json_reply(200, &json!({}))).await;

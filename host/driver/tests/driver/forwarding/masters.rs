@@ -16,15 +16,15 @@ use serde_json::Value;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Starts a scheduler that becomes the master with its request number `first`. Also returns the number of requests that
-/// it has received.
+/// Starts a scheduler that is not the master at first, and replies to each request with an empty body. From request
+/// number `first` on, it replies as the master. The returned number counts the requests that it has received.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        // The driver may send a request to several schedulers, one after the other. Each of them must get the whole
-        // body.
+        // The driver may send the same request to one scheduler after the other. Each of them must get the whole body,
+        // so each checks it here.
         let version: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(version["ID"], "a");
         match count.fetch_add(1, Ordering::Relaxed) {

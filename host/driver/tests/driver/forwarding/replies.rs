@@ -20,7 +20,7 @@ const RESOURCES: &str = "/cluster/resources";
 #[rustfmt::skip]
 async fn replies_of_the_scheduler_are_passed_on_as_documented() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source of the expectation, the scheduler's status and body, client's body or `None` for the same body)
+    // (name of the case, the scheduler's status, the scheduler's body, the client's body or `None` if it is the same)
     for (source, status, body, expected) in [
         ("1.4", 200, SUCCESS.to_owned(), None),
         ("1.4 whatever its status", 500, r#"{"result":false,"code":1405200,"message":"x","data":{}}"#.to_owned(), None),

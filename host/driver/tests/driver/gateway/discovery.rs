@@ -185,7 +185,8 @@ async fn drivers_are_discovered_through_zookeeper() {
     );
     until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
     assert!(!outside.received().is_empty());
-    // The configuration lists the drivers of this cluster, so the gateway ignores a driver that registers for it.
+    // The configuration lists the drivers of the cluster `BCS-LISTED`. So if another driver registers itself for this
+    // cluster, the gateway ignores it.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
     let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
     until("the last cluster", async || reply(&gateway, "BCS-3").await.0 == 0).await;

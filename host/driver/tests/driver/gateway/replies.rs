@@ -27,7 +27,8 @@ async fn each_failure_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, values of `BCS-ClusterID`, status with `Statuses::Ok`, status otherwise, code, message)
+        // (method, path, values of `BCS-ClusterID`, status with `Statuses::Ok`, status with the other setting, code,
+        // message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),

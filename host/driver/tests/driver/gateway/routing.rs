@@ -302,8 +302,8 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // Only requests for consoles may name the cluster in the query. Other clients can send the header `BCS-ClusterID`,
-    // so this request gets an error.
+    // A request for a console may name the cluster in its query. Any other request must name the cluster in the header
+    // `BCS-ClusterID`. This one does not, so it gets an error.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway

@@ -8,7 +8,8 @@ use crate::Config;
 
 const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] } }";
 
-/// The file `own` contains a token, and `tokens.yaml` is a token file without tokens.
+/// Reads a configuration file, next to which there are files that it can name. For example, `own` contains a token, and
+/// `tokens.yaml` is a token file without tokens.
 fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();
