@@ -51,7 +51,7 @@ pub enum ExpectedDefinitions {
     /// The applied definitions may or may not exist. Existing ones are replaced, and missing ones are created.
     #[default]
     Any,
-    /// None of the definitions exists yet.
+    /// None of the applied definitions may exist yet.
     New,
     /// All of the applied definitions must exist already.
     Existing,

@@ -90,7 +90,8 @@ pub struct DocumentKind {
     pub versions: &'static [&'static str],
     /// Whether definitions of this kind belong to a namespace. If so, their names are `{namespace}/{name}`.
     pub is_namespaced: bool,
-    /// Whether chains depend on definitions of this kind, although the definitions themselves define no chain or stage.
+    /// Whether definitions of this kind define no chain or stage themselves, but chains depend on them. An example is
+    /// the kind `SyncSet` of Gatekeeper.
     pub is_supporting: bool,
     /// Whether other documents refer to definitions of this kind. If so, a document of this kind with an unsupported
     /// version is reported, but still read.

@@ -82,13 +82,14 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Lists how the hook's native form behaves differently from the hook, one sentence each. Default: none.
+    /// Lists the differences in behaviour between this hook and the native hook to which an import converts it, one
+    /// sentence each. Default: none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns whether `native`, which was read from the native form of this hook, has all properties of this hook.
-    /// Default: whether both are equal.
+    /// Returns whether no property of this hook was lost when an import converted the hook to a native one. `native` is
+    /// the converted hook, as it was read from the written text. Default: whether both hooks are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
@@ -102,7 +103,8 @@ pub trait HookKind: HookValue {
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
-/// Methods of every [`HookKind`], implemented once for all types.
+/// Methods that work for a hook of any kind, such as cloning and comparing it. They are implemented once for all types
+/// below, so that the kinds of hooks need not implement them.
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
     /// Clones the hook.
     fn boxed(&self) -> Box<dyn HookKind>;
@@ -220,7 +222,8 @@ pub struct PreparedHook {
     /// A text that identifies the hook in statistics, such as the URL of a webhook. If a new definition gives the hook
     /// a different identity, the statistics restart from zero. Default: empty.
     pub identity: String,
-    /// The failures that this kind of hook can have, besides those that every stage can have. Default: all failures.
+    /// The kinds of failures that calls of this hook can have. Kinds that every stage can have need not be listed here.
+    /// Default: all kinds.
     pub failures: &'static [FailureKind],
     /// Whether the hook sends the requests to a server. Default: false.
     pub calls_server: bool,

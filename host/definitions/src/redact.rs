@@ -15,8 +15,8 @@ const WITHHELD: &str = "# This text cannot be read as a definition, and may hold
 /// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located, a
 /// notice replaces the whole text.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
-    // The name of the field may be written with an escape, as in `"env\u0069ronment"`. Therefore a text with a
-    // backslash is always parsed.
+    // A text without the word `environment` grants no variables, so it is returned unparsed. However, the key may be
+    // written with an escape, as in `"env\u0069ronment"`. Therefore a text with a backslash is always parsed.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
     if !may_grant {
         return Cow::Borrowed(text);

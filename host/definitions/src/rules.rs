@@ -17,8 +17,8 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// A function that reads an operation, such as `CREATE`. Native rules accept an operation in any case, such as
-/// `create`. In all other rules, its case matters, as in Kubernetes.
+/// A reader of an operation in a rule, such as `CREATE`. The reader for native rules ignores case, so that `create` is
+/// valid too. The reader for all other rules does not ignore case, as in Kubernetes.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
 /// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.

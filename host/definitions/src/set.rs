@@ -202,7 +202,7 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// Returns the chains that the definitions in this text form without any other definitions. Nothing is applied.
+    /// Returns the chains that the text defines by itself, without the definitions of the set. Nothing is written.
     /// Relative paths start in the directory of the file to which [`apply`](Self::apply) would write the text. Mistakes
     /// give `name` as the name of the file.
     ///

@@ -39,7 +39,8 @@ impl Share {
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // This spreads the requests evenly. For example, a share of 30% has the requests 0, 4, 7, 10, 14 and so on.
+        // The multiplication spreads the included requests evenly. For example, a share of 30% includes the requests 0,
+        // 4, 7, 10, 14 and so on.
         (counter % whole) * parts % whole < parts
     }
 }

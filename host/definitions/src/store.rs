@@ -73,7 +73,8 @@ impl DefinitionFile {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// Creates an entry with this path and text. `expected_id` is the ID of the definition that belongs at the path.
+    /// Creates an entry with this path and text. In some stores, the path tells which definition the entry contains,
+    /// even if the text is invalid. `expected_id` is the ID of this definition; `None` in other stores.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,
@@ -163,10 +164,10 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// written. Unless the error says otherwise, nothing was changed.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
-    /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). It also
-    /// returns when the connection to the store is lost or regained. If the last read failed, a lost connection is no
-    /// news, so the method only returns when the connection is regained. If the caller drops the future and calls the
-    /// method again, no change is missed.
+    /// Waits until the content of the store differs, or may differ, from the result of the last [`read`](Self::read).
+    /// The method also returns when the connection to the store is lost or regained. After a failed read, the caller
+    /// already knows that the connection is lost, so the method returns only when the connection is regained. No change
+    /// is missed if the caller drops the future and calls the method again.
     async fn changed(&self);
 }
 
@@ -187,7 +188,8 @@ pub enum StoreError {
     Conflict {
         /// The path of the definition that was to be written.
         path: PathBuf,
-        /// The path of the other definition for the same operation and kind.
+        /// The path of the definition with which the new definition conflicts: both are for the same operation and
+        /// kind.
         other: PathBuf,
     },
     /// The store cannot be reached. The definitions that were read last stay live.
@@ -234,7 +236,7 @@ pub enum StoreError {
         source: io::Error,
         /// The path of the file that was written and cannot be restored.
         written: PathBuf,
-        /// The reason why the file at the path `written` cannot be restored.
+        /// The error that occurred when the file `written` was to be restored.
         restoring: Box<StoreError>,
     },
 }

@@ -30,8 +30,8 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Only conflicts between names are checked here. A reference, such as that of a binding to its policy, is checked
-    // later, because the policy may be in another file.
+    // At this point, only conflicts between names in the text are mistakes. References, such as that of a binding to
+    // its policy, are checked later, because the policy may be in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
     let items = without_lists(text, set, &read);
@@ -76,8 +76,9 @@ pub(crate) fn apply(
         }
     }).collect::<Result<Vec<_>, _>>()?;
 
-    // If two definitions conflict, the mistake is reported for the one that was added later. Therefore the applied
-    // definitions are added last.
+    // If an applied definition conflicts with an existing one, the mistake must be about the applied definition. It is
+    // reported for the definition that is added later, so the existing ones are added first. An existing definition
+    // that is replaced is not added.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))

@@ -191,8 +191,8 @@ impl<'a> ImportEntry<'a> {
         }
     }
 
-    /// Returns the result of importing this definition, and the reason for it, if the kind of its document alone
-    /// determines the result.
+    /// Returns the result of importing this definition, with the reason, if all documents of its kind have the same
+    /// result. Returns `None` if the result depends on the document.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)

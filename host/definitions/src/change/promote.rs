@@ -9,8 +9,9 @@ use crate::{
     document::{self, BYTE_ORDER_MARK, DocumentSyntax, Mistakes, Node},
 };
 
-/// The fields of a plugin that a candidate never inherits. When a candidate is promoted, they are replaced as a whole:
-/// if the stage's plugin has a `digest` and the candidate has none, the `digest` is removed.
+/// A candidate never inherits these fields from the stage's plugin. When the candidate is promoted, all of them are
+/// taken from the candidate. For example, if the stage's plugin has a `digest` and the candidate has none, the `digest`
+/// is removed.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
 /// The fields of a plugin that a candidate inherits. When a candidate is promoted, a field that the candidate omits
 /// keeps the value that it has in the stage's plugin.

@@ -16,7 +16,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// Returns a native chain with this name on a single line.
+/// Returns the definition of a native chain called `name`. The text of the definition is a single line.
 fn line(name: &str) -> String {
     format!(
         "{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, metadata: {{ name: {name} }}, spec: {{ rules: \

@@ -14,7 +14,8 @@ use super::{
 /// values. In a text with more than 400,000 values, go-yaml allows fewer repetitions.
 const MOST_REPEATED: usize = 99;
 
-/// A document with at most this number of values may repeat any share of them through aliases, as in go-yaml.
+/// Aliases may repeat values without a limit while a document has at most this number of values. go-yaml has the same
+/// exception.
 const UNCHECKED_VALUES: usize = 1000;
 
 pub(super) struct YamlEvents<'t> {
@@ -29,12 +30,13 @@ pub(super) struct YamlEvents<'t> {
     /// The events that are still to be repeated because of an alias, as ranges of indexes in `recorded`. There is one
     /// range for each level of nesting, because a repeated list may contain an alias itself.
     repeating: Vec<Range<usize>>,
-    /// The position of the last parsed event. Events that an alias repeats do not change it.
+    /// The position of the last event that came from the parser. It stays the same while events are repeated for an
+    /// alias.
     written: Position,
     values: usize,
     /// The number of values that aliases have repeated so far.
     repeated: usize,
-    /// The size of the values that aliases have repeated, as JSON in bytes.
+    /// The size that all values repeated by aliases have so far, in bytes of JSON.
     repeated_bytes: usize,
 }
 

@@ -132,9 +132,8 @@ impl<'a> Fields<'a> {
         self.known.extend(names);
     }
 
-    /// Accepts those of the fields `names` that are present, without reading their values. Unlike
-    /// [`ignore`](Self::ignore), this method does not make messages about misspelt fields suggest the fields that are
-    /// missing.
+    /// Accepts those of the fields `names` that are present, without reading their values. The missing ones stay
+    /// unknown: a message about a misspelt field does not suggest them, as it would after [`ignore`](Self::ignore).
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);

@@ -17,7 +17,8 @@ use super::{
 pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<PositionedValue, SyntaxMistake> {
     let mut lines = LineCounter::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
-        // serde_json's column is the number of bytes in the line, up to and including the wrong byte.
+        // The column in an error of serde_json counts the bytes of the line up to the wrong byte, which is included.
+        // Thus it already counts from 1.
         let position = Position {
             line: u32::try_from(error.line()).unwrap_or(u32::MAX),
             column: u32::try_from(error.column()).unwrap_or(u32::MAX).max(1),

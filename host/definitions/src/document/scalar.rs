@@ -11,7 +11,8 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
-    /// A finite number that is not written as an integer. In JSON, it becomes an integer if it is whole.
+    /// A finite number that is not written as an integer, such as `1.5` or `1e3`. If its value is whole, it becomes an
+    /// integer in JSON.
     Float(f64),
     String,
     /// The decoded text of a scalar with the tag `!!binary`.
@@ -54,8 +55,8 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // Any other tag is ignored, and the value is a string. Timestamps are strings too, because JSON has no type for
-        // them.
+        // A text with any other tag becomes a string. This includes the tag `!!timestamp`, because JSON has no type for
+        // timestamps.
         _ => Ok(Scalar::String),
     }
 }

@@ -135,8 +135,9 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // An alias stands for another node, and the events after it repeat this node with the original spans. If a
-            // list or map ends with an alias, these spans do not tell where it ends, but the span of the alias does.
+            // The parser's next events repeat the node to which the alias refers, with the spans that this node has in
+            // the text. If the alias is the last value of a list or map, these spans do not tell where the list or map
+            // ends. The span of the alias does.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)

@@ -88,8 +88,8 @@ impl DocumentForm for Gatekeeper {
         if kind == template.name {
             return Some(template);
         }
-        // Another program may have a kind with the same name as one of Gatekeeper, such as `Config`. Therefore a
-        // document must also have a version that Gatekeeper uses for the kind.
+        // Other projects use some of the same names for kinds, such as `Config`. Therefore the version of the document
+        // must also be one that Gatekeeper uses for the kind.
         let mut supported = others.iter().filter(|other| other.supports(version));
         let other = supported.find(|other| other.name == kind);
         other.or_else(|| constraint.supports(version).then_some(constraint))

@@ -147,7 +147,8 @@ fn read(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<
     })
 }
 
-/// Reads the name and the `spec` of a cluster-wide resource.
+/// Reads the name and the `spec` of a cluster-wide resource. `fix` is the advice for a missing `spec`. The name is
+/// `None` if it is missing or invalid.
 pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String>, Fields<'a>)> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -159,7 +160,8 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
 pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
-    // The resource is cluster-wide, so its `namespace` has no meaning. The API server ignores it too.
+    // A cluster-wide resource belongs to no namespace. If its `metadata` contains a `namespace` nevertheless, the field
+    // is ignored, as by the API server.
     fields.ignore(&["namespace"]);
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);

@@ -68,8 +68,7 @@ impl DocumentForm for Kyverno {
         let is_classic = group == "kyverno.io";
         let is_own = is_classic || group.ends_with(".kyverno.io");
         let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
-        // `KINDS` lists the kind `PolicyException` twice: first for the newer API group, and last for the older group
-        // `kyverno.io`.
+        // `KINDS` contains the kind `PolicyException` twice. The last one is that of the older API group `kyverno.io`.
         if is_classic {
             kinds.next_back()
         } else {

@@ -106,7 +106,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut stage = StageDefinition::new(name.as_str(), plugin);
     stage.spec.namespace_selector = namespaces;
     stage.spec.object_selector = selector;
-    // This is the default failure policy of OpenKruise's webhook.
+    // In OpenKruise, the webhook that injects SidecarSets has this failure policy by default.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
     let rule = Rule {
@@ -190,7 +190,8 @@ fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     true
 }
 
-/// Warns if OpenKruise would inject the container twice in order to upgrade it without interruption.
+/// Warns about the upgrade strategy `HotUpgrade`. OpenKruise then injects the container twice, so that it can upgrade
+/// the container without interruption. This program injects it once.
 fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     let strategy = field(container, "upgradeStrategy");
     if let Some(kind) = strategy.and_then(|strategy| field(&strategy, "upgradeType"))

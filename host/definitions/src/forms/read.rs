@@ -53,8 +53,8 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds a name that this definition shares with others. Another definition can only have the same name if the name
-    /// was added with this method there too.
+    /// Adds a name that other definitions may have too. They must add the name with this method as well; otherwise, the
+    /// equal names are a conflict.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)

@@ -22,8 +22,8 @@ pub struct CelDefinition {
     pub policy: Arc<CompiledPolicy>,
     /// The actions on a violation, and the parameters with which the expressions are evaluated.
     pub binding: Binding,
-    /// The texts of the expressions and their locations in the document. Only an expression in a native stage is listed
-    /// here, so the list is empty in other policy systems.
+    /// The texts of the expressions, and their locations in the document. The list is only filled for a native stage,
+    /// and empty in other policy systems.
     pub(crate) written: Arc<[WrittenExpression]>,
 }
 
@@ -161,8 +161,8 @@ impl HookKind for CelDefinition {
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // An expression may read the namespace of the request. If the host does not know this namespace, the call
-            // fails.
+            // Calls of an expression that reads the namespace of the request fail if the host does not know this
+            // namespace.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

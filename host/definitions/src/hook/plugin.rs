@@ -133,8 +133,8 @@ impl PluginDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
-    /// The candidate's plugin. If the document omits its settings, grants or memory limit, they are inherited from the
-    /// stage's plugin. All other fields are not inherited.
+    /// The candidate's plugin. A document may omit its settings, grants and memory limit: the candidate then has those
+    /// of the stage's plugin. Other fields, such as `digest`, are never inherited.
     pub plugin: PluginDefinition,
     /// The share of the stage's calls in which the candidate is called in addition to the plugin. Default: all calls.
     pub share: Share,

@@ -57,7 +57,8 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // A truncated file cannot contain a different URL. Therefore a change from one URL to another does not count.
+    // A change from one URL to another does not count, because it cannot be the result of truncating a file. Any other
+    // change of the address, the protocol or the CAs counts.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {
@@ -111,8 +112,8 @@ impl HookKind for WebhookDefinition {
 pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     let mut fields = node.object()?;
     let protocol = read_protocol(&mut fields);
-    // The protocol determines the rules for the address. If it is missing or wrong, the rules of BCS are used, which
-    // are less strict.
+    // The protocol determines by which rules the address is checked. If the protocol is missing or wrong, the address
+    // is checked by the rules for BCS webhooks, which are less strict than those for `AdmissionReview`.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
     let before = fields.node().mistake_count();
     let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);

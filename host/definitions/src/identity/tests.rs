@@ -51,8 +51,8 @@ fn a_stage_id_is_parsed_and_written() {
     for text in ["", "pods", "/images", "pods/", "Mutating:pods"] {
         assert_eq!(text.parse::<StageId>(), Err(InvalidId::Stage(text.to_owned())));
     }
-    // The names of a chain and of a stage may contain `/`, so parsing may split this ID at the wrong `/`. Nevertheless,
-    // `is` finds that the ID identifies the stage `a/b` of the chain `ns/name`.
+    // The names of a chain and of a stage may contain `/`, so the text of an ID may have several meanings. This ID is
+    // found to identify the stage `a/b` of the chain `ns/name`, however its text was split.
     let id: StageId = "ns/name/a/b".parse().unwrap();
     assert!(id.is(Phase::Mutating, "ns/name", "a/b"));
     assert!(!id.is(Phase::Mutating, "ns/name", "a"));

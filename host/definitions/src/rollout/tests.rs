@@ -200,8 +200,8 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         );
         let count = now.iter().filter(|is_in| **is_in).count();
         let expected = requests.len() * usize::from(percent) / 100;
-        // The number of included requests varies like that of a random choice, so five standard deviations are
-        // tolerated.
+        // The number of included requests varies as if they were chosen at random. The test tolerates a difference of
+        // five standard deviations from the expected number.
         assert!(count.abs_diff(expected) <= 112, "{count} of {percent}%");
         before = now;
     }

@@ -73,8 +73,8 @@ pub(crate) fn define<'a>(
     mistakes.into_result(definitions)
 }
 
-/// Collects definitions one by one, and remembers their names. If a definition has the same name as an earlier one,
-/// this is a conflict, unless both of them allow others to share the name.
+/// Collects definitions one by one, and remembers their names. Two definitions with the same name are a conflict,
+/// unless both were read as definitions that may share their name.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,

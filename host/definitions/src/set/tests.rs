@@ -197,8 +197,9 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Lists the served chains and their stages, then the unusable entries. `now` is the content of the store, and `before`
-/// contains the texts that were live until now.
+/// Returns a text that lists which definitions are served and which are unusable if the store contains the files `now`.
+/// A line is `{chain}: {stages}` for a served chain. For an unusable definition, it is the path, the version that is
+/// served, and the reason. The files in `before` were live until now.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();
@@ -273,8 +274,7 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let stray = entries(&[binding("b", "gone")]);
     assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
 
-    // A constraint depends on its template, as a binding depends on its policy. A constraint without a template, or
-    // with invalid parameters, is set aside.
+    // A constraint is set aside if its template is missing, or if its parameters do not fit the schema in the template.
     let number = "{ most: { type: integer } }";
     let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
     assert_eq!(sorted(&both, &[], keep), "few: one two\n");

@@ -20,10 +20,11 @@ use crate::{
 /// has the same name or, in BCS, the same operation and kind. All other definitions stay live in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
-    /// The last valid version of the entry stays live, if there is one.
+    /// The last valid version of an invalid entry stays live. If there is no such version, the entry is left out.
     #[default]
     KeepLast,
-    /// The invalid entry is left out. Requests that it would have checked pass unchecked.
+    /// An invalid entry is left out, even if an earlier version of it was valid. Requests that it would check pass
+    /// unchecked.
     ServeRest,
 }
 
@@ -63,13 +64,13 @@ impl BadDefinition {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Served {
-    /// Nothing: requests that the definition would have checked pass unchecked.
+    /// No version is served. Requests that the definition would check pass unchecked.
     Nothing,
-    /// The last valid version of the definition.
+    /// The last valid version of the definition is served.
     LastVersion,
-    /// The new version of the definition, but with the modules of the previous version.
+    /// The new version of the definition is served, but with the plugin modules of the previous version.
     LastModules,
-    /// The new version of the definition. A stage whose module is missing fails, and its failure policy decides.
+    /// The new version is served. Calls of a stage whose module is missing fail, and the stage's failure policy decides.
     FailingStages,
 }
 
@@ -221,7 +222,8 @@ impl Classifier<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // Mistakes in files are reported by `DefinitionSet::chains`.
+                    // The definition is in a file. Only entries are rejected here; `DefinitionSet::chains` reports the
+                    // mistakes in files.
                     continue;
                 }
                 is_done = false;
@@ -302,9 +304,9 @@ impl Usable {
             && files.any(|file| file.path == path && conflict_rank(file, in_force) != 0)
     }
 
-    /// Sets aside a [new](Self::is_new) definition that is valid, but cannot be used, for example because its module
-    /// does not compile. If an older version of the definition is live, it is served instead. If the definition is an
-    /// entry of a store, this also requires that `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
+    /// Sets aside a definition that is valid, but cannot be used, for example because its module does not compile. The
+    /// definition must be [new](Self::is_new). If an older version of it is live, that version is served instead. For
+    /// an entry of a store, this is only done if `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
         path: &Path,
@@ -357,7 +359,8 @@ impl Usable {
     }
 }
 
-/// Returns the rank of a definition. Of two conflicting definitions, the one with the lower rank is kept.
+/// Returns the rank of a definition: 0 if exactly this text is live, 1 if another version of it is live, and 2 if it is
+/// new. Of two conflicting definitions, the one with the lower rank is kept.
 fn conflict_rank(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,

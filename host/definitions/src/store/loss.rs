@@ -6,9 +6,9 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Returns whether the definitions `now` may allow a request that the definitions `before` refused. Any change of a
-/// selector or an expression counts, even if it makes a stage stricter, because they are only compared for equality.
-/// Changes that cannot result from truncating a file, such as a different URL, do not count.
+/// Returns whether a request that the definitions `before` refused may be allowed by the definitions `now`. Selectors
+/// and expressions are only compared for equality. Any change of them counts, even a stricter selector. Changes that
+/// cannot result from truncating a file, such as a different URL, do not count.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {
         let mut others = before.exceptions.iter();

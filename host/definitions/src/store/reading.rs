@@ -158,7 +158,7 @@ impl FileListing {
                 }
             };
             for file in files {
-                // A file that is given with its directory is listed once.
+                // A file may be given twice: by its own path, and by the path of its directory. It is listed only once.
                 if seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                     let found = stamp(fs::metadata(&file));
                     listing.files.push((file, found));

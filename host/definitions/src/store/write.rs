@@ -23,8 +23,8 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // The change that has just failed is undone too, because its file may already have been replaced. This is
-            // the case if replacing the file has succeeded, and only syncing the directory has failed.
+            // If replacing the file succeeds, but syncing its directory fails, the change counts as failed although the
+            // file was replaced. Therefore the failed change is undone too.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {

@@ -107,7 +107,8 @@ impl RecordedAnswer {
     }
 }
 
-/// The fields of `metadata` that every object in the cluster has, but that the recorded objects lack.
+/// The API server sets these fields in the `metadata` of every object. The objects in the recorded test cases do not
+/// contain them.
 const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
 fn parsed(text: &str) -> Value {

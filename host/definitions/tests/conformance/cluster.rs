@@ -71,7 +71,8 @@ impl ClusterReader for RecordedObjects {
         query: &ClusterQuery,
         _: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
-        // The recorded cases select objects only by one label with one value, so other selectors are not supported.
+        // All label selectors in the test cases have one label with one value, such as `app=web` or `app in (web)`.
+        // Only these two forms are supported here.
         let wanted = query
             .label_selector
             .trim_end_matches(')')

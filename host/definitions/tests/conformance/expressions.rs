@@ -38,8 +38,9 @@ fn policy(name: &str, validation: &Value) -> [Value; 2] {
     ]
 }
 
-/// Returns the object that kube-apiserver had when the expressions were recorded. For the expressions that begin with
-/// `dyn(object).`, it had another label. `is_shown` selects the object with this label.
+/// Returns the object for which kube-apiserver evaluated the expressions when they were recorded. The label `gen` of
+/// this object was `c4` for the expressions that begin with `dyn(object).`, and `c0` for all others. If `is_shown` is
+/// true, the label is `c4`.
 fn object(is_shown: bool) -> Object {
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},

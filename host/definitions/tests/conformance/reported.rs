@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{cluster::ConformanceCluster, data};
 
-/// Returns the outcome of the policy and the request in the directory `name`, which is named after a bug report.
+/// Loads the policy of a bug report, and calls it for the request of the same report. Both are in the directory `name`.
 async fn outcome(name: &str) -> Outcome {
     let directory = data("reported").join(name);
     let chains =

@@ -224,8 +224,8 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
     let crds: Vec<Value> = serde_json::from_str(&crds).unwrap();
     let mut requests = Vec::new();
     for case in &cases {
-        // A policy may read these objects as its parameters. Parameters have no `managedFields` in kube-apiserver, so
-        // the field is removed.
+        // A policy may read the objects in `existing` as its parameters. In kube-apiserver, parameters have no
+        // `managedFields`, so this field is removed.
         objects.extend(case.existing.iter().cloned().map(|object| {
             let mut object = stored_object(object);
             object["metadata"]

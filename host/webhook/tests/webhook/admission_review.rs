@@ -195,7 +195,7 @@ async fn the_deadline_is_sent_as_the_timeout() {
 #[derive(Debug)]
 enum ExpectedVerdict {
     Allow,
-    /// The webhook adds a JSON Patch with this number of operations.
+    /// The webhook allows the request, and returns a JSON Patch with this number of operations.
     Patch(usize),
     /// The webhook denies the request with this code, reason and message.
     Deny(u16, &'static str, &'static str),

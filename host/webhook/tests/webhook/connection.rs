@@ -101,8 +101,8 @@ async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
     }
 }
 
-/// Opens a port on which nothing is ever sent. Returns the listener of the port, and clients that connect to this port
-/// whenever they call the host `BCS_HOST`.
+/// Opens a port whose server never sends anything. Returns the listener of the port, and clients that connect to this
+/// port when they call the host `BCS_HOST`.
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -119,8 +119,8 @@ async fn a_dropped_call_ends_its_connection_attempt() {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
         accepted = listener.accept() => accepted.unwrap().0,
     };
-    // The client has closed the connection because the call was dropped, so the stream ends. Before that, the client
-    // has sent at most a ClientHello, the first message of TLS.
+    // The client has closed the connection because the call was dropped, so the server reads to the end of the stream.
+    // The stream contains at most a ClientHello, the message with which a client begins TLS.
     let mut hello = Vec::new();
     stream.read_to_end(&mut hello).await.unwrap();
 }
@@ -221,7 +221,7 @@ async fn reading_an_endless_error_body_stops() {
 
 #[tokio::test]
 async fn an_unreachable_webhook_is_a_failure() {
-    // The port was bound and closed again, so nothing listens on it.
+    // The listener is only used to find a free port. After it is dropped, a connection to this port is refused.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -281,7 +281,8 @@ async fn truncated_answers_of_webhooks_are_failures() {
                 let (stream, _) = listener.accept().await.unwrap();
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 let mut request = [0; 4096];
-                // A part of the request is enough: it shows that the connection is established.
+                // One read is enough, even if it returns only a part of the request: it shows that the connection is
+                // established.
                 let _ = stream.read(&mut request).await.unwrap();
                 stream.write_all(&bytes).await.unwrap();
                 if says_goodbye {

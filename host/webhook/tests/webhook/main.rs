@@ -88,7 +88,7 @@ async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure>
         .await
 }
 
-/// Returns whether the call succeeded with a verdict that replaces the object.
+/// Returns whether the call has succeeded, and its verdict replaces the whole object.
 fn replaces(answer: &Result<Response, Failure>) -> bool {
     matches!(answer, Ok(response) if matches!(response.verdict, Verdict::Replace(_)))
 }

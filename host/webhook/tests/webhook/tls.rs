@@ -136,8 +136,8 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     };
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
-    // This webhook trusts a CA that has not signed the server's certificate. It accepts short keys, but must refuse
-    // this server nevertheless.
+    // The certificate `other` belongs to a CA that has not signed the server's certificate. A webhook that trusts only
+    // this CA must refuse the server, even if it accepts short keys.
     let other = WebhookAuthority::new().certificate();
     let webhook = Webhook::new(trusting(other), &lenient).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
@@ -180,8 +180,8 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
     }
 }
 
-/// The server requires a client certificate, and the client has none. In TLS 1.3, the client finishes its handshake
-/// before the server reports this.
+/// The server requires a client certificate, but the client has none. In TLS 1.3, the client learns this from the
+/// server only after its own handshake is finished.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = WebhookAuthority::new();
@@ -260,7 +260,8 @@ async fn only_bcs_urls_may_use_plain_http() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// The CAs of the operating system are trusted if there is no `caBundle`. None of them signed the server's certificate.
+/// Without a `caBundle`, the client trusts only the CAs of the operating system. The server's certificate is signed by
+/// none of them, so the call fails.
 #[tokio::test]
 async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
     let authority = WebhookAuthority::new();

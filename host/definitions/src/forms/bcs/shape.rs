@@ -18,7 +18,7 @@ pub(super) struct ShapeField {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
-    /// If the field is unset or empty, the driver's responses do not contain it.
+    /// The driver's responses leave the field out if it is unset or empty.
     Omitted,
     Null,
     Empty,
@@ -58,7 +58,7 @@ const HOOK: Shape = Shape::Object(&[
     field("failurePolicy", UnsetValue::Empty, Shape::Any),
     field("clientConfig", UnsetValue::Null, CLIENT),
     field("namespaceSelector", UnsetValue::Null, SELECTOR),
-    // `plugin` and the fields after it are additions of this program. The BCS driver does not have them.
+    // This field and the fields below it do not exist in the BCS driver. Admittance adds them.
     field("plugin", UnsetValue::Omitted, Shape::Any),
     field("candidate", UnsetValue::Omitted, Shape::Any),
     field("timeout", UnsetValue::Omitted, Shape::Any),

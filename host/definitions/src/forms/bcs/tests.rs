@@ -122,7 +122,6 @@ fn invalid_ca_bundles_in_the_documented_bcs_body_are_reported() {
     );
 }
 
-/// The page docs/bcs-migration.md quotes the messages for the mistakes in BCS's own examples.
 #[test]
 fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     const PAGE: &str = include_str!("../../../../../docs/bcs-migration.md");

@@ -20,7 +20,8 @@ pub(super) enum Enforcement {
     Deny,
     Warn,
     Dryrun,
-    /// The actions are listed in `scopedEnforcementActions`, with the places where each applies.
+    /// The constraint lists its actions in `scopedEnforcementActions`. Each action there names the places where it
+    /// applies, such as `audit.gatekeeper.sh`.
     Scoped,
 }
 

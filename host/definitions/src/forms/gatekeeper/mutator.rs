@@ -161,7 +161,8 @@ impl MutatorDocument {
         definition.wrong(message, "correct one of the locations", mistakes);
     }
 
-    /// Returns the rules for requests that the mutator changes; empty if none match both `applyTo` and `match`.
+    /// Returns the rules for the requests whose objects the mutator changes. An object must fit both `applyTo` and
+    /// `match`. If no object can fit both, there are no rules.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {

@@ -110,7 +110,8 @@ impl SchemaCheck<'_> {
         let fits = match expected {
             "integer or string" => matches!(found, "integer" | "string"),
             "number" => matches!(found, "integer" | "number"),
-            // A value of an unknown type is accepted, because the type was already reported in the template.
+            // A type that is not in `TYPES` was already reported in the template. Any value of such a type is accepted,
+            // so that the mistake is not reported again.
             expected => found == expected || !TYPES.iter().any(|(name, ())| *name == expected),
         };
         if !fits {

@@ -164,8 +164,8 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, ObjectSource::Generated, &others.syncs).into()
         };
-        // A path is a sequence of expansion templates. All stages with the same path share one generator, so that each
-        // object is generated only once.
+        // A path is a sequence of expansion templates, which generates an object. Stages with the same path share one
+        // generator, so that the object is generated only once, not once for each stage.
         let with_generator = |path: ExpansionPath<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)
@@ -275,9 +275,8 @@ impl RegoCode {
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // The plugin of a constraint with the action `dryrun` gets the action `deny`, although such a constraint
-            // must not refuse requests. This is harmless: its stage has the mode `Audit`, in which a denial is only
-            // recorded.
+            // A constraint with the action `dryrun` must not refuse requests, but its plugin gets the action `deny`.
+            // This is harmless, because its stage has the mode `Audit`, in which a denial is only recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

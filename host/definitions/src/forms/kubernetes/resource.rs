@@ -18,7 +18,7 @@ pub(crate) struct ResourceDocument {
 pub(super) struct SchemaResource {
     pub(super) kind: GroupVersionKind,
     pub(super) plural: String,
-    /// The types of the resource's fields; `None` if its schema does not list the fields.
+    /// The types of the resource's fields. They are `None` if the schema of the resource does not list its fields.
     pub(super) schema: Option<ObjectSchema>,
     pub(super) structure: Structure,
 }

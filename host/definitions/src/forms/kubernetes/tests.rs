@@ -24,8 +24,8 @@ const WEBHOOK: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns a webhook configuration with one webhook, which is changed by `change`: each line `field: value` of it adds
-/// or replaces a field. However, if `change` begins with `- `, it is added as a second webhook.
+/// Returns a webhook configuration with one webhook. Each line `field: value` in `change` adds or replaces a field of
+/// this webhook. If `change` begins with `- `, it is a second webhook instead, and the first one stays unchanged.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
     let (of_first, second) = if change.starts_with("- ") {
         ("", change)
@@ -105,7 +105,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> LabelRequiremen
     LabelRequirement::new(key, operator, values).unwrap()
 }
 
-/// The document has the fields that an API server adds, such as `managedFields`.
+/// The document comes from an API server, which has added fields such as `managedFields`. They are ignored.
 #[test]
 fn a_webhook_configuration_becomes_a_chain() {
     let text = format!(

@@ -54,7 +54,8 @@ pub(super) fn read(
     let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
     let name = read_stage_name(&mut fields, fix, names::webhook, seen);
-    // A webhook on a server must declare its side effects and review versions. For a plugin, this program knows both.
+    // A webhook on a server must declare its side effects and its review versions. If the webhook is a plugin, this
+    // program already knows them, so they may be missing.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote).unwrap_or_default();
     let read_client = |node: &Node<'_>| read_client(node, versions.clone());

@@ -11,7 +11,7 @@ pub(super) enum PodPlacement {
     /// There is no Pod template. The object is the Pod itself, or an object of another kind for which the policy is
     /// written.
     Object,
-    /// The Pod template is in the object's `spec`.
+    /// The object contains the Pod template in its `spec`, as a Deployment does.
     Template,
     /// The Pod template is in the Job template of a CronJob.
     JobTemplate,
@@ -90,7 +90,8 @@ fn pods_alone(constraints: &MatchConstraints) -> Option<&Rule> {
 }
 
 impl PodPlacement {
-    /// Returns the path from the object to the fields of the Pod, with a trailing dot. It is empty for the Pod itself.
+    /// Returns the path in the object at which the fields of the Pod begin, with a trailing dot. If the object is the
+    /// Pod itself, the path is empty.
     fn path(self) -> &'static str {
         match self {
             Self::Object => "",

@@ -66,9 +66,9 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
-        // The policy is read again for each place of a Pod template, because its expressions are rewritten for this
-        // place. If the first reading has found mistakes in the policy, they are already reported, so it is not read
-        // again.
+        // A policy for Pods gets one more stage for each place at which an object can contain a Pod template. The
+        // policy is read again for each of these stages, because its expressions are rewritten for the place. If the
+        // first reading has found mistakes, the policy is not read again, so that the mistakes are not reported twice.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, placement);
@@ -186,7 +186,8 @@ fn is_enabled(node: &Node<'_>) -> Option<bool> {
     node.object()?.get_optional("enabled", Node::boolean)
 }
 
-/// Reads `evaluation`. Returns whether the policy applies to requests, not only to Kyverno's background scans.
+/// Reads the field `evaluation`. Returns true if the policy applies to requests, and false if it is only for other
+/// uses, such as Kyverno's background scans.
 fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let Some(mut fields) = fields.optional("evaluation").and_then(|node| node.object()) else {
         return true;
@@ -206,7 +207,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }
-    // The field concerns requests of Kyverno's own controllers, which do not come through this program.
+    // The field is about requests that Kyverno's own controllers send. These requests do not come through this program.
     fields.ignore(&["skipBackgroundRequests"]);
     if let Some(node) = fields.optional("useServerSideApply")
         && node.boolean() == Some(true)

@@ -1,7 +1,7 @@
 //! Writes chains in the native form.
 //!
-//! A native chain cannot express every property of other chains. A property that it cannot express is left out without
-//! a message. The caller reads the written chain, and compares it with the original to find such properties.
+//! Chains of other policy systems may have properties that a native chain cannot express. Such a property is left out
+//! without a message. Therefore the caller reads the written chain, and compares it with the original.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
     }
-    // A native chain has a single match policy, which applies to all its rules. The one of the first rule is written.
+    // A native chain has only one match policy, which applies to all its rules. The match policy of the first rule is
+    // used.
     let match_policy = chain.rules.first().map(|rule| rule.match_policy);
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());

@@ -25,7 +25,8 @@ struct ExpressionReader<'r> {
     rewrite: Option<&'r ExpressionRewrite<'r>>,
 }
 
-/// Returns the rewritten text of an expression. The role is `None` if the expression is a match condition.
+/// A function that gets an expression of a policy, and returns its rewritten text. The first argument is the role of
+/// the expression, such as a validation or a message; `None` for a match condition.
 type ExpressionRewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
 
 impl ExpressionReader<'_> {

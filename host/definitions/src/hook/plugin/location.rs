@@ -50,9 +50,9 @@ pub fn setting_location(
         node = next;
     }
     let mut location = node.location();
-    // `line` is the number of a line within the text of the setting. In YAML, a text of several lines is a block, whose
-    // lines are also lines of the file. In JSON, the text is on a single line of the file, so the location needs no
-    // change.
+    // `line` counts the lines of the setting's text. In a YAML file, a text of several lines is a block, and each of
+    // its lines is also a line of the file, so `line` is added to the location. In a JSON file, the whole text is on
+    // one line, so the location stays the same.
     let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
     if let Some(line) = line
         && !document::is_named_json(Path::new(&location.file))
@@ -73,8 +73,8 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let module = candidate
         .or_else(|| source("plugin"))
         .or_else(|| stage.child("spec")?.child("module"))
-        // `stage` may also be a member of a group. A member of a native group has its module reference in the field
-        // `source`, and a member of a Kubewarden group in the field `module`.
+        // A plugin may also be a member of a group. In this case, `stage` is the member. A native group has the module
+        // reference of a member in the field `source`, and a Kubewarden group has it in the field `module`.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

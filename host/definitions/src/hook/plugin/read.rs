@@ -32,7 +32,8 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a hook. Messages call the hook `what`, such as `webhook`.
+/// Reads the field `clientConfig` or the field `plugin` of a hook, which must have exactly one of them. `what` is the
+/// word for the hook in messages, for example `webhook`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,

@@ -7,9 +7,8 @@ use crate::{CandidateDefinition, ChainDefinition, ModuleReference, PluginDefinit
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// Returns a document for each kind of document that has stages with plugins. Its stage has the fields `fields`. Each
-/// row is (document, line of the fields, path of the stage). The fields begin in column 5 or, in the last document, in
-/// column 7.
+/// Returns documents of four kinds, each with a stage that has the fields `fields`. A row is (document, line on which
+/// the fields begin, path of the stage). The fields begin in column 5, and in the last document in column 7.
 fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
     let bcs = format!(
         "resourcesRef: {{ operation: Create, kind: Application }}\nadmissionWebhooks:\n  - name: s\n      {fields}\n"

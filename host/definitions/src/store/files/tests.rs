@@ -122,7 +122,7 @@ async fn a_commit_writes_all_changes_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let place = ReadDirectory::new();
-    // The store has not been read yet, so the first `changed` returns at once.
+    // The first call of `changed` returns at once, because the store has not been read yet.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
@@ -217,8 +217,8 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // The store accepts each of these changes at once: another program adds a chain, a file gets a mistake, the mistake
-    // is corrected, and the store itself removes a chain.
+    // The store accepts each of the following changes without waiting: another program adds a chain, a file gets a
+    // mistake, the mistake is corrected, and the store itself removes a chain.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -230,8 +230,8 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// A chain whose rules come last, with each item on its own line. If the text is cut off after certain lines, the
-/// remaining text is still a valid chain.
+/// The text of a chain that ends with its rules, and has each item of its lists on a separate line. If only a part of
+/// this text has been written, the part may already be a valid chain with fewer rules.
 const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:
@@ -268,8 +268,9 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Returns the text up to the end of the words `end`, after an added comment line. Without this line, the result
-    /// would be a beginning of the old text, and the store treats every beginning of the old text as truncated.
+    /// Returns a comment line, followed by the text up to and including the words `end`. Without the comment, the
+    /// result would be the beginning of the old text, and the store would treat the file as truncated for this reason
+    /// alone.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
