@@ -14,7 +14,7 @@ use crate::{Mutator, mutator::mutate};
 /// stage then sees the generated object instead of the request's object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expansion {
-    /// The rules that select the requests for whose objects another object is generated.
+    /// The rules that select requests. For the object of a selected request, another object is generated.
     pub generators: Vec<Rule>,
     /// The generations, in order. For example, a Job is generated from a CronJob, and then a Pod from the Job.
     pub steps: Vec<Generation>,

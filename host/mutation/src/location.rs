@@ -4,8 +4,8 @@ use std::{fmt, iter::Peekable, str::Chars};
 
 use serde_json::Value;
 
-/// The location of a value in an object, which identifies an item of a list by one of the item's fields:
-/// `spec.containers[name: *].image`.
+/// The location of a value in an object, such as `spec.containers[name: *].image`. In a list, the location selects
+/// items by the value of one field, here `name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldLocation(Vec<Step>);
 
@@ -66,10 +66,10 @@ impl FieldLocation {
         &self.0
     }
 
-    /// Returns whether two locations contradict each other, so that no object can have values at both. For example, one
-    /// of them treats `spec.a` as a list, but the other treats it as an object, or identifies the items of the list by
-    /// another field. `one_type` is the type of the value at `self`, and `other_type` is the type of the value at
-    /// `other`.
+    /// Returns whether two locations contradict each other, so that no object can have values at both. For example,
+    /// `spec.a.b` needs an object at `spec.a`, but `spec.a[name: x]` needs a list. Two locations that identify the
+    /// items of the same list by different fields contradict each other as well. `one_type` is the type of the value at
+    /// `self`, and `other_type` is the type of the value at `other`.
     pub fn contradicts(&self, one_type: LocationType, other: &Self, other_type: LocationType) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {

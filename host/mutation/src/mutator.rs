@@ -205,8 +205,8 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // The limit of Gatekeeper: each mutator may need a round of its own, and a last round finds that nothing
-            // changes any more.
+            // Gatekeeper has the same limit. In the worst case, each round lets only one more mutator take effect, and
+            // one more round finds that the object does not change any more.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };

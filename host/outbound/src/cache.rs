@@ -244,7 +244,8 @@ impl ResponseCache {
     }
 }
 
-/// Returns whether the response can be used again, at least after the server has confirmed it.
+/// Returns whether it makes sense to cache the response: it is fresh, or it has an `ETag` or `Last-Modified`, so that
+/// the server can be asked later whether it is still valid.
 fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
     !policy.is_stale(Moment::now().0)
         || headers.contains_key(header::ETAG)

@@ -98,9 +98,9 @@ impl Outbound {
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // This request may change what the server returns for the URI, so the cached responses are removed before the
-        // request is sent. Another request may cache an old response before the server answers this one, so they are
-        // removed again after the answer.
+        // A request such as a POST may change what the server returns for this URI, so the cached responses for the URI
+        // are removed before the request is sent. While the server handles the POST, a concurrent GET may put an old
+        // response into the cache. So the cached responses are removed again after the server has answered the POST.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }

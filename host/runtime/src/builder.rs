@@ -39,9 +39,9 @@ use crate::{
 #[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores that were added before the first directory; `None` if there is no directory. A new
-    /// definition is written to the first store that accepts it, and the directories count as one store at this place
-    /// in the order.
+    /// The number of stores that were added before the first directory; `None` if there is no directory. All
+    /// directories together count as one store, which comes after these stores in the order. A new definition is
+    /// written to the first store in the order that accepts it.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
@@ -260,8 +260,9 @@ impl HostBuilder {
         self
     }
 
-    /// Lets a table that is built after the start go live only when the program calls [`Host::go_live_with`], so that
-    /// replicas can go live together. Default: each table goes live as soon as it is built.
+    /// Makes new tables wait until the program calls [`Host::go_live_with`], so that several replicas can go live
+    /// together. The first table goes live at the start without such a call. Default: each table goes live as soon as
+    /// it is built.
     pub fn go_live_on_request(mut self) -> Self {
         self.goes_live_on_request = true;
         self

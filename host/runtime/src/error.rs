@@ -129,8 +129,8 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Returns whether the error is a missing module that was not fetched, because the build may not fetch modules from
-    /// servers.
+    /// Returns whether the module is not in the store, and the build of the table was not allowed to fetch it from a
+    /// server.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }

@@ -32,15 +32,15 @@ use crate::{
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    /// The live table. Only `live/state.rs` replaces the table, and it locks the disabled stages meanwhile, so that two
-    /// threads never replace the table at the same time.
+    /// The live table. Only `live/state.rs` replaces it. While it does so, it holds the lock on the disabled stages, so
+    /// that two threads never replace the table at the same time.
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
     /// The state of the tables. It is locked while a table goes live. Reading definitions and building a table may take
     /// long, so they happen without this lock.
     pub(crate) state: Mutex<TableState>,
-    /// The number of rollbacks so far. A change of the number cancels the tables that are being built.
+    /// The number of rollbacks so far. Each rollback increases it, which cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
     pub(crate) building: AtomicUsize,
     pub(crate) changes: watch::Sender<()>,
@@ -50,7 +50,8 @@ pub(crate) struct Inner {
     pub(crate) observer: Arc<Observer>,
     pub(crate) disabled: Arc<DisabledStages>,
     pub(crate) goes_live_on_request: bool,
-    /// Notified when the definitions have to be read again, because the live table was not built from the newest ones.
+    /// Notified when a table went live that was not built from the newest definitions. The host then reads the
+    /// definitions again and builds another table.
     pub(crate) reread: Notify,
 }
 

@@ -73,8 +73,8 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem if a retry cannot solve it, because a definition contains a mistake, for example; `None` if
-    /// it is a temporary problem.
+    /// Returns this problem if a retry cannot solve it, such as a mistake in a definition. Returns `None` for a
+    /// temporary problem, such as an unreachable server.
     pub(crate) fn of_mistakes(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }

@@ -63,7 +63,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
 /// The list of replicas and their target, as this replica knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The replicas that have reported. What the list contains about this replica itself may be out of date.
+    /// The replicas that have reported. If the list contains this replica itself, its report there may be out of date.
     pub replicas: Vec<KnownReplica>,
     /// The content hash of the table that all replicas should serve, as a leader published it last.
     pub target: Option<Digest>,

@@ -183,7 +183,6 @@ impl Host {
             }
             self.apply_disabled(&stages);
         }
-        // Failures can be ignored here, because `keep_rollouts` logs them.
         let _ = self.0.disabled.keep_rollouts().await;
     }
 }

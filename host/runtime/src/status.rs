@@ -337,7 +337,7 @@ pub struct CallStatus {
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecentCalls {
-    /// The length of the period, in seconds. It is shorter if the stage's hook went live more recently.
+    /// The time since the first of the counted calls, in seconds; 0 if no calls are counted.
     pub seconds: u64,
     /// The number of calls in the period that allowed the request unchanged.
     pub allowed: u64,

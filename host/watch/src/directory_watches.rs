@@ -74,8 +74,8 @@ impl EventSignal {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
-                // A program may write log files in a watched directory all the time. Their names are enough to ignore
-                // them, without slow calls of the operating system.
+                // A program may write to other files in a watched directory all the time, such as log files. Their
+                // names show that they are not watched, so the slower check with `canonicalize` is skipped for them.
                 if !is_selected_file(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {

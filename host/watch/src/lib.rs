@@ -73,8 +73,8 @@ pub struct Watch {
     is_notified: bool,
     next_poll: Instant,
     signal: Arc<EventSignal>,
-    /// A check runs on a thread, which shares this value. If the future that waits for the check is dropped, the thread
-    /// still finishes the check.
+    /// The state of a check. The check runs on another thread, so this value is shared with the thread. If the future
+    /// that waits for the check is dropped, the thread still finishes the check.
     scanner: Arc<Mutex<Scanner>>,
 }
 

@@ -76,7 +76,7 @@ fn mount(root: &Path, revision: &str, text: &str) {
 #[tokio::test]
 async fn a_file_change_is_reported_however_it_is_made() {
     type Step = fn(&Path);
-    // (case, watched path, preparation, changes). Each change must be reported.
+    // (case, path to watch, preparation before the watch begins, changes). The watch must report each of the changes.
     let cases: [(&str, &str, Step, &[Step]); 9] = [
         (
             "written in place",
@@ -256,8 +256,8 @@ async fn a_change_is_reported_even_if_the_waiting_future_was_dropped_before() {
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // Each call of `changed` may take 200 µs longer than the one before, and is then cancelled. So the calls are
-    // cancelled at different await points, and the change must be reported nevertheless.
+    // The test calls `changed` again and again, and cancels each call after a timeout that is 200 µs longer than the
+    // one before. So the calls are cancelled at different await points. No cancellation may lose the change.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {

@@ -86,7 +86,8 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         symlink("nowhere/file", root.join("dangling")).unwrap();
         fs::write(root.join("file"), "").unwrap();
-        // (path, directories to watch for it). Both are relative to the root of the test.
+        // (path to watch, expected directories on the way to the path). The path and the directories are relative to
+        // the directory of the test.
         for (path, expected) in [
             ("file", &[""][..]),
             ("absent", &[""]),

@@ -64,8 +64,9 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // The first round replaces `nginx` by `gcr.io/repo`. The next round takes `gcr.io` for the registry, and replaces
-    // only `repo`. So the name grows in every round: `gcr.io/gcr.io/repo`, and so on.
+    // This mutator never comes to an end. Its first round replaces `nginx` by `gcr.io/repo`. In the next round,
+    // `gcr.io` is the registry of that name, and only `repo` is replaced, which makes `gcr.io/gcr.io/repo`. Each
+    // further round makes the name longer.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()

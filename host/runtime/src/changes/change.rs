@@ -232,8 +232,8 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // The definitions may have been read again while the table was built, and may be invalid now. Going live with
-        // the outdated plan would hide their mistakes, so the plan is discarded.
+        // The definitions may have been read again since this change was planned, and may be invalid now. Going live
+        // with the plan would hide the mistakes in them. So the plan is discarded, and the caller makes a new one.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);
@@ -285,9 +285,8 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // A new entry of the history was written before the change. If the table does not go live now, but waits
-            // for the other replicas, the entry is removed again, because the history contains only tables that went
-            // live.
+            // The revision was written to the history before the definition files were changed. The history may contain
+            // only tables that went live, so if this table waits for the other replicas, its revision is removed again.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }

@@ -92,8 +92,8 @@ async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // The file was read, but another program has removed it since. The change is written only if the file
-                // is still missing then.
+                // The file existed when the definitions were read, but another program has removed it since. `None` as
+                // the content before the change means that the change fails if the file exists again by then.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }

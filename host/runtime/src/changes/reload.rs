@@ -20,8 +20,8 @@ const UNINTERRUPTED: Duration = Duration::from_secs(1);
 pub(crate) enum Reload {
     /// This table is live now.
     Live(Arc<Table>),
-    /// Some modules have to be requested from servers, so the new table is not complete. The part of the table that
-    /// needs none of these modules may be live already.
+    /// The new table is not complete, because some of its modules are not in the store of modules, and this build may
+    /// not request them from servers. The definitions that do not need these modules may be live already.
     LacksModules,
     /// Another table went live during the build, or the definitions changed again. So the new table was discarded.
     Superseded,

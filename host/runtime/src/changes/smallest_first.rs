@@ -69,8 +69,8 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // If nobody waits for the permit any more, `send` returns the permit, and it is dropped here. Dropping a
-            // permit locks the state, so the lock on the state was released before.
+            // `send` fails if the receiver of the permit was dropped meanwhile, and returns the permit, which is
+            // dropped here. Dropping a permit locks the state. So the state must not be locked here any more.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

@@ -107,7 +107,8 @@ impl Host {
         let limits = host.0.assembler.trials.limits.clone();
         tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
         if has_new_rollouts {
-            // Failures can be ignored here, because `keep_rollouts` logs them.
+            // If the progress of the rollouts cannot be written to disk, `keep_rollouts` logs that, and the host starts
+            // nevertheless.
             let _ = host.0.disabled.keep_rollouts().await;
         }
         host.prune(&*host.0.state.lock().await);

@@ -26,7 +26,7 @@ pub(crate) struct Stores {
     /// The stores in their order: a new definition is written to the first one that accepts it.
     stores: Vec<Arc<dyn DefinitionStore>>,
     known: Mutex<Vec<StoreSnapshot>>,
-    /// Notified when [`peek`](Self::peek) finds content that differs from the known content.
+    /// Notified when [`peek`](Self::peek) finds that the content of a store is not the same as in `known`.
     changed_on_peek: Notify,
     forms: DocumentForms,
 }

@@ -12,9 +12,10 @@ use crate::{
 };
 
 impl Host {
-    /// Builds a table of the live chains for audits, with the modules of the live table and without candidates. Its
-    /// plugins run in the slots of [evaluations](Self::evaluate), and its outcomes are neither counted nor recorded. If
-    /// `call_webhooks` is false, the table lacks the stages that call webhooks.
+    /// Builds a table of the live chains for audits. It has the same modules as the live table, but no candidates, and
+    /// its outcomes are neither counted nor recorded. Calls of its plugins count towards the limit for
+    /// [evaluations](Self::evaluate), so that they do not delay requests. If `call_webhooks` is false, the stages that
+    /// call webhooks are left out.
     ///
     /// # Errors
     ///

@@ -90,8 +90,8 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower that finds no new decision sets `is_awaited`, reads the log once more, and only then waits. So the
-        // follower either finds this decision when it reads the log, or is notified here.
+        // A follower is a task that waits for new decisions. Before it waits, it sets `is_awaited` and reads the log
+        // once more. So it either finds the decision that was just added, or is notified here.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
@@ -120,8 +120,9 @@ impl DecisionLog {
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
     /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES).
-    /// Returns the number of older decisions with this uid as well. There may be many: kube-apiserver sends a request
-    /// to several paths, and clients choose uids.
+    /// Returns the number of older decisions with this uid as well. Many decisions can have the same uid:
+    /// kube-apiserver may send one request to several paths of this program, and some clients choose the uid
+    /// themselves.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));

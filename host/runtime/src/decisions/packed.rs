@@ -246,8 +246,9 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Most requests of a front end have the same identity and spelling, so many decisions share one copy of both. The
-    /// copy is replaced only if `request` has a different identity or spelling.
+    /// Keeps the properties of `request` that most requests of a front end have in common: the front end, the identity
+    /// and the spelling. Many decisions share one copy of them. A new copy is made only if `request` differs from the
+    /// last one.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {

@@ -71,8 +71,9 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts a request of the chain. If a later stage changes the object, stages of the chain may be called once more:
-    /// all of `rows` then have a round above 1, and the request is not counted again.
+    /// Counts a request of the chain. `rows` are the rows of the chain's stages. A request may pass a chain twice,
+    /// because a later stage has changed the object: the rows of the second time have the round 2. If there are only
+    /// such rows, the request was counted already.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

@@ -140,7 +140,7 @@ pub struct DecisionDetail {
     /// large to be kept, and for clients without the role Admin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<RecordedRequest>,
-    /// The object as the chains left it; absent if they did not change it, or if `review` is absent.
+    /// The object after the chains. Absent if the chains did not change it, or if `review` is absent as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Redacted>,
 }

@@ -123,7 +123,8 @@ impl Recorders {
         }
     }
 
-    /// Returns the recordings that include this request. If there are any, what its plugins fetch is recorded.
+    /// Returns the recordings that include this request. If there are any, the responses and objects that plugins fetch
+    /// for the request will be recorded, too.
     pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
         let due = |recorder: &&Arc<Recorder>| {

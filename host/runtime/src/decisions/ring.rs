@@ -34,7 +34,8 @@ pub(super) struct RingMemory {
     ring: Mutex<DecisionRing>,
 }
 
-/// The decisions that one thread has collected. The alignment keeps them apart from the cache lines of other threads.
+/// The decisions that one thread has collected. Because of the alignment, two threads never write to the same cache
+/// line, which would slow both of them down.
 #[derive(Default)]
 #[repr(align(128))]
 struct Collection(Mutex<CollectedDecisions>);

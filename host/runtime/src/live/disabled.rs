@@ -100,7 +100,8 @@ const LONGEST_REASON: usize = 1000;
 /// The maximum number of stage names that an error lists. The rest is only counted.
 const MOST_NAMES: usize = 30;
 
-/// The interval at which the clock is read. A timer is not enough, because the clock goes on while the machine sleeps.
+/// The interval at which the system clock is read while a disabled stage or an exception waits for its end. A single
+/// long timer would be late if the machine slept meanwhile: the timer stops during the sleep, but the clock goes on.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {

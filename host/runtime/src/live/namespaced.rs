@@ -4,9 +4,9 @@ use admittance_admission::{ClusterKind, Grants, WebhookTarget, keywords};
 use admittance_catalog::signature::{ReferenceSource, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
-/// The modules, webhooks and grants that namespaced chains in stores may use besides expressions. A user who can write
-/// such a chain may decide about requests in its namespace, but not what this program reads and calls. So the default
-/// is none.
+/// Says which modules, webhooks and grants namespaced chains in stores may use. Expressions are always allowed. By
+/// default, nothing else is: users of a namespace may write such chains to decide about requests in their namespace,
+/// but this does not entitle them to make this program load code, call servers or read objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
@@ -14,9 +14,9 @@ pub struct NamespacedChains {
     pub modules: Vec<SourcePattern>,
     /// The webhooks that the stages of namespaced chains may call.
     pub webhooks: NamespacedWebhooks,
-    /// The grants that the plugins of namespaced chains may have. Such a plugin can read objects only in the namespace
-    /// of its chain. If plugins may have the grant to review the access of any user, the expressions of namespaced
-    /// chains may use the authorizer as well.
+    /// The grants that the plugins of namespaced chains may have. A plugin with a grant to read objects can read only
+    /// objects in the namespace of its chain. One of the grants allows a plugin to review the access of any user. If it
+    /// is allowed here, expressions of namespaced chains may use the `authorizer`, too.
     pub allow: Grants,
 }
 

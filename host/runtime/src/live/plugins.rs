@@ -195,8 +195,8 @@ type PluginKey = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<LivePlugin>,
     pub(crate) is_new: bool,
-    /// The error if the requested plugin could not be loaded; `None` if it was loaded. After an error, `plugin` is the
-    /// plugin of the live table instead.
+    /// The error because of which the requested plugin could not be loaded; `None` if it was loaded. After an error,
+    /// the field `plugin` contains the plugin that the live table uses, which takes the place of the requested one.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 

@@ -27,8 +27,9 @@ pub(crate) struct PreparedTables {
 }
 
 impl PreparedTables {
-    /// Marks the newest prepared table as outdated, because the live table contains the newest definitions already. The
-    /// outdated table is kept as `earlier`, because the replicas may have agreed on it.
+    /// Moves the table in `newest` to `earlier`. It is called when the live table already contains the newest
+    /// definitions, so that the table in `newest` is outdated. The table is not dropped, because the replicas may have
+    /// agreed to go live with it.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);

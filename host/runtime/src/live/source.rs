@@ -122,9 +122,9 @@ impl TableSource {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // A definition may refer to other files, such as a file with settings. If such a file has changed since the
-        // definitions were parsed, the parsed definitions in the cache are outdated, and the watch will not report it.
-        // `uncached` empties the cache, so that the files are read again.
+        // A definition may refer to other files, such as a file with settings. The cache keeps definitions together
+        // with what was read from these files. If a file has changed since then, the cached definitions are outdated,
+        // and no later event would say so. `uncached` empties the cache, so that the files are read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -263,8 +263,8 @@ impl TableSource {
         }
     }
 
-    /// Returns whether a live stage would disappear if `served` went live, although `whole`, the set of all
-    /// definitions, still contains this stage.
+    /// Returns whether serving `served` would remove a stage that is live and that `whole` still contains. `whole` is
+    /// the set of all definitions, and `served` is the part of it that can be served.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {

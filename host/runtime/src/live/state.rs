@@ -33,8 +33,8 @@ pub(crate) struct TableState {
     pub(crate) source: TableSource,
     pub(crate) history: History,
     pub(crate) prepared: PreparedTables,
-    /// A problem of the current definitions that was reported when a rollback replaced them. It is still reported until
-    /// the definitions change.
+    /// The problem that the current definitions had when a rollback to an earlier revision went live. The status
+    /// reports this problem while the rollback is live, until the definitions change.
     pub(crate) replaced_problem: Option<TableProblem>,
 }
 
@@ -45,8 +45,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table has the same definitions and plugins as `entry`. If the newest table is the
-    /// live one, there may also be an outdated table that waits to go live. That table then counts as an earlier one.
+    /// Returns whether the newest table has the same definitions and plugins as `entry`. If that table is live already,
+    /// a table that still waits to go live is outdated, and is kept as the earlier one.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();

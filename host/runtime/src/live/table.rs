@@ -33,8 +33,8 @@ pub struct Table {
     pub(crate) request_timeout: Duration,
     /// The observer of the table's outcomes; `None` if the table serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// The number of tables in memory is limited, and this permit counts the table. A copy of the table shares its
-    /// permit. `None` if the table serves no requests.
+    /// A permit from the semaphore that limits the number of tables in memory. It is returned when the table is
+    /// dropped. Copies of a table share one permit. `None` if the table serves no requests.
     pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -56,7 +56,8 @@ impl Table {
         }
     }
 
-    /// Creates a table that consists of these chains. It serves no requests, so nothing observes its outcomes.
+    /// Creates a table of these chains that serves no live requests, such as a table for an evaluation. So it has no
+    /// observer for metrics, logs and recordings.
     pub(crate) fn unobserved(source: &TableSource, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,

@@ -15,7 +15,7 @@ pub enum VersionState {
     Live,
     /// This version of the definition is invalid, or its modules cannot be fetched.
     Bad(BadDefinition),
-    /// The previous table stays live, because no table can be built from all definitions together, for these reasons.
+    /// No table can be built from all definitions together, so the previous table stays live. Contains the reasons.
     Blocked(Vec<String>),
     /// This version is not live because a rollback has restored an earlier revision.
     RolledBack,
@@ -29,8 +29,9 @@ impl Host {
 
     /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // A table may go live between the two readings below. So the known content of the stores is read first:
-        // otherwise, a new version of a definition could be compared with a table that is older than it.
+        // A table may go live while this function runs. So the content of the stores is read before the live table: the
+        // live table is then at least as new as the content. In the other order, a new version of a definition could be
+        // compared with an older table.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();

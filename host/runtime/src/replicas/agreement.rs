@@ -64,8 +64,8 @@ pub struct KnownReplica {
 /// The conclusion from the reports of all replicas about the table that they should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaAgreement {
-    /// The target stays as it is: all replicas that vote have this table, and none of them has prepared a different
-    /// one.
+    /// The target stays as it is: every replica that votes has the table of the target, and no replica that votes has
+    /// prepared a different table.
     Agreed,
     /// All replicas have prepared the table with this content hash. The leader has to publish the hash as the new
     /// target, and then every replica goes live with the table.
@@ -105,8 +105,9 @@ impl MissingReplica {
 /// Decides which table the replicas should serve, given the target that was published last and the reports of all
 /// replicas.
 ///
-/// A replica votes if it is alive and has the target. Other replicas answer no requests, so nobody waits for them: they
-/// may be new or late. If no replica has the target, the leader's live table becomes the target.
+/// A replica votes if it is alive and has prepared the table of the target, or serves it. Nobody waits for the other
+/// replicas, which may be new or late: they answer no requests until they serve this table. If no replica has the
+/// target, the leader's live table becomes the target.
 pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&KnownReplica> = alive()

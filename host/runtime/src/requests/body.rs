@@ -152,7 +152,8 @@ impl BodyLimits {
     }
 }
 
-/// Returns how much work it is to read a body, in the unit of [`offload_without_deadline`].
+/// Returns the size of the work of parsing a body, for [`offload_without_deadline`]. It is a quarter of the body's
+/// length.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
@@ -240,7 +241,8 @@ where
     Ok(partial.joined().await)
 }
 
-/// Discards the rest of a body for a while, because a client that is still sending often misses the reply.
+/// Reads the rest of a request body and discards it, for at most two seconds. Otherwise, a client that is still sending
+/// would often miss the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };

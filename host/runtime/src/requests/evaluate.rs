@@ -36,7 +36,8 @@ const MOST_EVALUATIONS: usize = 2;
 /// of the live table.
 const CALLS_IN_FLIGHT: u32 = 8;
 
-/// The number of evaluations whose plugins stay loaded, so that evaluating a second object compiles nothing.
+/// The number of evaluations whose plugins stay loaded. Users often evaluate several objects with the same chains, and
+/// then only the first evaluation has to compile the plugins.
 const KEPT_EVALUATIONS: usize = 4;
 
 /// The maximum number of plugins of one evaluation that stay loaded. If an evaluation has more plugins, none of them
@@ -161,8 +162,8 @@ pub(crate) struct Evaluator {
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<LivePlugin>>,
-    /// The compiled code of the modules that does not depend on settings. As long as it is kept here, another
-    /// evaluation of these modules with different settings compiles only the rest of the code.
+    /// The part of the modules' compiled code that does not depend on settings. While it is kept here, another
+    /// evaluation of the same modules with other settings need not compile this part again.
     _modules: Vec<SharedModule>,
 }
 

@@ -255,8 +255,8 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     reply(&uid, body, passage)
 }
 
-/// Returns the time limit for the chains if the caller waits for the reply until `timeout`. It is a little shorter than
-/// `timeout`, because sending the reply takes time, too.
+/// Returns the time limit for the chains of a request. `timeout` is the time for which the caller waits for the reply.
+/// The chains get a little less, because sending the reply takes time, too.
 fn within(timeout: Duration) -> Duration {
     /// The time that is reserved for sending the reply to the caller.
     const MARGIN: Duration = Duration::from_millis(250);

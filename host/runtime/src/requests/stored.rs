@@ -99,7 +99,8 @@ where
     match reply.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND if query.may_be_absent => return Ok(StoredObject::default()),
-        // The inner service blames the client, for example for a missing permission. The client gets this reply.
+        // A status such as 403 means that the client made a mistake, for example that it lacks a permission. So the
+        // client gets the inner service's reply.
         status if status.is_client_error() => {
             return Err(UnknownObject::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),

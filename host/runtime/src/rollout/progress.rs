@@ -36,7 +36,8 @@ pub struct RolloutProgress {
     /// The reason why the rollout was aborted, or the user who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The name of the replica that made the last change; absent if it was this replica.
+    /// The name of the replica that made the last change to this rollout, such as its next step or its abort; absent if
+    /// this replica itself made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
 }
@@ -143,8 +144,9 @@ impl Rollouts {
         is_changed
     }
 
-    /// Takes over the progress that another replica reports for a rollout, if it is newer than the progress on this
-    /// replica, or if it is an abort. Returns whether anything has changed.
+    /// Takes over the progress of rollouts that another replica reports. Reported progress replaces the progress on
+    /// this replica only if it is newer, or if it says that the rollout was aborted. Returns whether any progress was
+    /// replaced.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -232,8 +234,8 @@ impl LiveRollout {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::resumed(self.rollout.clone(), theirs);
-        // The other replica has made exactly one change more than this one, so it has made this change just now. The
-        // step that begins with this change therefore lasts for its full length from now.
+        // If the other replica is ahead of this replica by one change only, it has just made that change, such as the
+        // beginning of a step. So the step lasts for its full length from now.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }

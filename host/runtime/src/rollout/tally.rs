@@ -72,7 +72,8 @@ impl Rollout {
         });
     }
 
-    /// Counts a request for which the verdicts were compared, and whether only the candidate denied it.
+    /// Counts a request for which the verdicts of the plugin and of the candidate were compared. `is_refusal` says
+    /// whether only the candidate denied the request.
     pub(crate) fn count_compared(&self, is_refusal: bool) {
         if is_refusal {
             metrics::rollout_request(&self.stage, "refused");

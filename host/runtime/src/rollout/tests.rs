@@ -188,8 +188,8 @@ async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_reaches_a_limit_is_aborted() {
-    // (failed requests, requests that the candidate decided, refused requests, compared requests, expected reason for
-    // the abort)
+    // (requests for which the candidate failed, requests that the candidate decided, requests that only the candidate
+    // denied, requests whose verdicts were compared, expected reason for the abort)
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
         (

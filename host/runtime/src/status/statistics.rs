@@ -29,8 +29,8 @@ struct StageCounts {
     last_failure: Option<FailureStatus>,
     /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
     recent: Option<CallWindow>,
-    /// The failure policy with which the stage's failure counters were last created; `None` before that. If the policy
-    /// of the stage changes, the stage gets new counters.
+    /// The failure policy of the stage at the time when its failure counters were last set to 0; `None` if that has not
+    /// happened yet. The counters have the policy as a label, so a new policy needs new counters.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }

@@ -15,8 +15,8 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // The store also contains the definition `n/x`, which is for the kind `Application`, too. Two definitions for
-        // one kind conflict.
+        // A definition that conflicts with another one: the store contains the definition `n/x` for the kind
+        // `Application`, and only one definition is allowed for each kind.
         bcs("y", "Application", "2"),
     ]
 }
@@ -53,8 +53,8 @@ fn fresh(scene: &ChangesScene, memory: &MemoryStore, on_bad: OnBadDefinition) ->
 #[tokio::test]
 async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
     for text in junk() {
-        // (policy for invalid definitions, live table, live table after `n/x` was changed, location of the invalid
-        // definition)
+        // (policy for invalid definitions, expected live table, expected live table after `n/x` was changed, expected
+        // location of the invalid definition)
         for (on_bad, served, changed, place) in [
             (
                 OnBadDefinition::KeepLast,

@@ -1,5 +1,5 @@
-//! Tests changes, rollbacks and restarts with real files and a real history. The stages are webhooks that no request
-//! calls, so no server is needed.
+//! Tests changes, rollbacks and restarts with real files and a real history. Most stages are webhooks. The tests send
+//! no requests to them, so no server is needed.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first thing that is wrong")]
 #![allow(clippy::indexing_slicing, reason = "a missing row is a failed test")]
 #![allow(clippy::panic, reason = "a guest that is no module is a mistake in the test")]

@@ -11,7 +11,8 @@ use crate::{
     stores::{FollowTask, until},
 };
 
-/// The time limit after which a test that hangs fails. It is a tenth of the timeout of `configure`.
+/// The time limit after which a test that hangs fails. The timeout of `configure` is ten times as long, so that a test
+/// cannot pass because of that timeout.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// Returns a chain with a plugin whose `configure` never returns, so that its preparation hangs.

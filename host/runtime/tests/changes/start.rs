@@ -25,11 +25,12 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2");
 }
 
-/// If a file contains fewer chains than were live before, it may be incomplete, so the start waits for more.
+/// If a file contains fewer chains than were live before, another program may still be writing to it. So a starting
+/// host waits for the rest of the file before it goes live.
 #[tokio::test]
 async fn a_start_waits_until_a_file_is_written_completely() {
-    // The host waits for two seconds after the last write to the file. The test demands a little less, because file
-    // systems round times.
+    // The shortest time that the start must take. The host waits until two seconds have passed since the last write to
+    // the file. File systems round times, so the test demands a little less.
     const HOLD: Duration = Duration::from_millis(1900);
     let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));

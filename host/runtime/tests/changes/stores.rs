@@ -215,8 +215,8 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store reports a change until the change is read. Here, `definitions` and `delete` read the change, but do not make
-/// it live. The host must go live with the change nevertheless.
+/// A store reports each change only once, to whoever reads the store next. In this test, `Host::definitions` and
+/// `Host::delete` read a change, but do not go live with it. The host must go live with it later.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));

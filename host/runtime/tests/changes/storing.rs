@@ -38,8 +38,8 @@ async fn changed_definitions_are_written_back_to_their_store() {
     let again = host.apply(yaml, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, memory.commits()), (3, 1));
-    // The applied text is YAML. The host converts it to JSON before it writes it to the store, because other programs
-    // that read the store expect JSON.
+    // The text that is applied here is YAML. The host has to convert it to JSON before it writes it to the store,
+    // because other programs that read the store expect JSON.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &application_by("ci"))
         .await
@@ -78,7 +78,7 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
-    // (text to apply, expectation, expected error)
+    // (text to apply, whether its definition must be new or must exist, expected error)
     let table = [
         (
             &x,

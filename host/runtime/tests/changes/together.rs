@@ -120,7 +120,8 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     assert_ne!(elsewhere.start().await.unwrap().hash(), hash);
 }
 
-/// Two replicas may have different files at the same path. So the hash of a table depends on the content of such files.
+/// Definitions refer to modules and Rego files by their paths, but two replicas may have different files at the same
+/// path. So the hash of a table must change if the content of such a file changes.
 #[tokio::test]
 async fn a_changed_module_or_rego_file_makes_a_new_table() {
     let scene = ChangesScene::new();

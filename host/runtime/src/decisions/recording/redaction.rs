@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct Redacted<T = Value>(T);
 
 impl<T> Redacted<T> {
-    /// Returns the redacted value, for uses that do not write it.
+    /// Returns the redacted value without the type that proves the redaction, for code that does not record the value.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -166,8 +166,8 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// Records the time at which the next exception of the live table expires. Returns the time of the previous call:
-    /// exceptions that expired before that time need not be logged again.
+    /// Records the time at which the next exception of the live table expires, and the time `now` of this call. Returns
+    /// the time of the previous call. The caller then logs the exceptions that expired between the two calls.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
         self.update_next_end();

@@ -84,8 +84,8 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
-    // The plugin has just been compiled, and its compiled form was written to a file in the store. Mapping this file
-    // takes less memory than keeping the code that the compiler returned.
+    // The plugin has just been compiled, and its compiled form was written to a file in the store. The file is mapped
+    // into memory instead of using the code that the compiler returned, because this takes less memory.
     if assembler.catalog.store().is_some_and(Store::maps_code)
         && let Some(plugin) = stored(assembler, sandbox, key, order).await?
     {
@@ -118,7 +118,8 @@ async fn stored(
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
         };
         let loaded = prepared.and_then(|prepared| sandbox.load(&prepared, &config));
-        // Another program may have removed the file from the store, or the operating system may refuse to map it.
+        // For example, another program has removed the file from the store, or the operating system refuses to map it.
+        // Either way, the plugin can be compiled again.
         if let Err(Error::Artifact(reason)) = loaded {
             tracing::warn!(
                 reason,

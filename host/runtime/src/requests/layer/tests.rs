@@ -167,7 +167,8 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
     let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();
     let respelled = r#"{"KIND":"application","metadata":{"name":"good"}}"#.to_owned();
-    // (case, method, body, expected passage, expected body at the inner service)
+    // (case, method of the request, body of the request, expected `Passage` of the response, body that the inner
+    // service should get)
     for (case, method, body, passage, reaches) in [
         (
             "allowed",
