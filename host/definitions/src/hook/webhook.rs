@@ -57,7 +57,7 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // A change from one URL to another does not count, because it cannot be the result of truncating a file. Any other
+    // A truncated file cannot contain a different URL, so a change from one URL to another does not count. Any other
     // change of the address, the protocol or the CAs counts.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));

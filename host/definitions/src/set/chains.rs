@@ -74,7 +74,7 @@ pub(crate) fn define<'a>(
 }
 
 /// Collects definitions one by one, and remembers their names. Two definitions with the same name are a conflict,
-/// unless both were read as definitions that may share their name.
+/// unless both of them permit that the name is shared.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,

@@ -70,7 +70,7 @@ pub enum Served {
     LastVersion,
     /// The new version of the definition is served, but with the plugin modules of the previous version.
     LastModules,
-    /// The new version is served. Calls of a stage whose module is missing fail, and the stage's failure policy decides.
+    /// The new version is served. Calls of a stage whose module is missing fail, and its failure policy decides.
     FailingStages,
 }
 
