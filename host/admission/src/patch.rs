@@ -283,7 +283,8 @@ impl Patch {
         )
     }
 
-    /// Returns this patch followed by the operations of `other`, whose paths are relative to the value at `place`.
+    /// Returns a patch with the operations of this patch, followed by those of `other`. The paths in `other` are
+    /// relative to the value at `place`, so `place` is put before each of them.
     #[must_use]
     pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
         let place = place.segments();
@@ -377,9 +378,9 @@ mod tests {
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // If `/metadata` is an array, an operation at `/metadata/0` may move its elements. The function does not
-            // see the object, so it always assumes that it is an array. For an object, this only causes a needless
-            // comparison.
+            // The function `reaches` sees only paths, and not the object. So it assumes that `/metadata` is an array,
+            // in which an operation at `/metadata/0` moves the elements. If `/metadata` is an object, this only causes
+            // a needless comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

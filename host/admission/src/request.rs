@@ -61,7 +61,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Creates a front end with this dialect. Its cluster and the address on which it listens are unknown.
+    /// Creates the description of a front end of which only the dialect is known, such as `kubernetes`.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),
@@ -101,9 +101,11 @@ impl Request {
     }
 
     /// Creates a request from its objects. Returns `None` if both objects are missing.
-    /// Default operation: UPDATE with both objects, DELETE with only an old object, CREATE with only a new one. Default
-    /// resource: the plural of the object's kind. `resource` may include a subresource, as in `pods/status`.
-    /// `namespace` is used if the object has none.
+    ///
+    /// - `operation` is UPDATE by default if there are both objects, DELETE if there is only an old object, and CREATE
+    ///   if there is only a new one.
+    /// - `resource` may include a subresource, as in `pods/status`. By default, it is the plural of the object's kind.
+    /// - `namespace` is used if the object does not name its namespace.
     pub fn described(
         object: Option<Object>,
         old_object: Option<Object>,

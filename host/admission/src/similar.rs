@@ -18,8 +18,9 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // Two names of the same group may always have one difference. Otherwise `x/a` would not be similar to `x/b`:
-        // after the group, each has one letter, and two fifths of 1 are rounded down to 0.
+        // One difference is always allowed between names of the same group. Otherwise `x/a` and `x/b` would not be
+        // similar: only the letters after the group count, which is one letter here, and two fifths of 1 are rounded
+        // down to 0.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
         // The edit distance of two texts is at least the difference of their lengths. So if the lengths differ by too
         // much, the distance need not be computed.
@@ -31,8 +32,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = measured.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // If all names begin with the same long prefix, all of them are similar to the text. The nearest name then decides
-    // which other names are kept: their distance may be at most twice as large.
+    // Names that begin with the same long prefix may all be similar to the text. So only the nearest ones are kept: a
+    // name is dropped if its distance is more than twice the distance of the nearest name.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()

@@ -228,8 +228,8 @@ pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // All warnings together may have at most `TOTAL` characters. So no more than `TOTAL + 1` characters are read of
-        // a single warning, which is enough to see that it is too long.
+        // All warnings together may have at most `TOTAL` characters. So the first `TOTAL + 1` characters of a warning
+        // are enough to see that it is too long, and the rest is not read.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())

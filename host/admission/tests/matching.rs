@@ -218,7 +218,8 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
     let own = json!({"which": "own"});
     let old = json!({"which": "old"});
     // (row, request, object, old object, namespaces that are looked up, label)
-    // The last column is the value of the label `which` with which the selector is compared. `None`: any value matches.
+    // The selector is compared with labels in which `which` has the value in the last column. If this column is `None`,
+    // every value matches.
     let table = [
         (
             "C8.1",

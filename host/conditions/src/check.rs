@@ -37,8 +37,9 @@ pub(crate) struct CheckedExpression {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The maximum nesting of the expression when it is evaluated. The expressions of the policy's variables are
-    /// evaluated inside it, so their nesting is included.
+    /// The number of nested operators and calls at the deepest point of an evaluation. If the expression uses a
+    /// variable of the policy, such as `variables.a`, the variable's own expression is evaluated at that point, so its
+    /// depth is added.
     pub(crate) height: usize,
     pub(crate) set_values: Vec<SetValue>,
     pub(crate) lookups: Vec<ClusterKind>,
@@ -267,7 +268,8 @@ impl<'s> Checker<'s> {
         Ok((Expression::Map(checked.into()), kind))
     }
 
-    /// Returns the common type of the items so far (`so_far`) and another item of the type `kind`.
+    /// Returns the common type of several items, such as those of a list literal. `so_far` is the common type of the
+    /// previous items (`None` if there are none), and `kind` is the type of the next item.
     fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, TypeMistake> {
         match so_far {
             None => Ok(kind),

@@ -98,7 +98,8 @@ pub(crate) struct MapEntry {
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
     pub(crate) range: Expression,
-    /// The index of the macro's first variable in the list of the variables of all enclosing macros.
+    /// The index of the macro's first variable in the machine's list `locals`, which has the variables of all macros
+    /// that are being evaluated. The variables of enclosing macros come first in the list.
     pub(crate) slot: usize,
     pub(crate) pairs: bool,
     pub(crate) test: Option<Expression>,
@@ -114,7 +115,8 @@ pub(crate) enum EachKind {
     Map,
     Filter,
     TransformMap,
-    /// `transformMapEntry`, which returns one map with the entries of all results. Each result is a map.
+    /// The macro `transformMapEntry`. Its body returns a map for each item, and the result has the entries of all these
+    /// maps.
     TransformMapEntry,
     SortBy,
 }

@@ -229,8 +229,9 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameter objects with which the policy is evaluated. If the binding has no parameters, the result
-    /// is one `None`, so that the policy is evaluated once. The inner error says why the objects could not be read.
+    /// Returns the parameter objects. The policy is evaluated once for each of them. If the binding has no parameters,
+    /// the list contains only `None`, so that the policy is evaluated once, without parameters. The inner error says
+    /// why the objects could not be read.
     async fn params(
         &self,
         request: &Request,

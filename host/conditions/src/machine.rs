@@ -340,7 +340,8 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
-            // If a literal `JSONPatch{...}` does not set one of these string fields, the field is empty, not absent.
+            // In a literal `JSONPatch{...}`, the string fields `op`, `path` and `from` are empty, not absent, if they
+            // are not set.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
             let unset = is_text.then(|| Value::text(""));
             Ok(part.fields.field(name).or(unset))

@@ -344,7 +344,8 @@ async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
         "{failure}"
     );
     assert_eq!(rules.requests.lock().unwrap().len(), 2);
-    // The cost limit for all expressions of a stage together allows seven calls of the authorizer.
+    // Here nine conditions call the authorizer once each. The cost limit for all conditions of a stage together allows
+    // only seven calls.
     let rules = ListedActions::default();
     let names: Vec<(String, String)> = (0..9)
         .map(|number| {

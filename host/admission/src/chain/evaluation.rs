@@ -32,8 +32,8 @@ pub struct EvaluationSources<'a> {
 /// The evaluation of one request by the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// The request as the next stage gets it. A hook or an audit may still use this `Arc`. A change is then made to a
-    /// copy of the request, so that the hook or audit does not see it.
+    /// The request as the next stage gets it. A hook or an audit may still be reading it when a stage changes the
+    /// object. The change is then made to a copy of the request, so that the hook or audit does not see it.
     request: Arc<Request>,
     original: Option<Object>,
     began: Instant,
@@ -58,9 +58,9 @@ pub(crate) struct StageInChain<'a> {
 
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
-    /// The revision of the object with which the current revision is compared. If they differ, the stage is called
-    /// again. Usually this is the revision after the stage's first call, so that only changes by other stages count.
-    /// For a stage that is also called again after a change of its own, it is the revision before the first call.
+    /// The stage is called again if the revision of the object is no longer this one. Usually this is the revision
+    /// after the stage's first call, so that only changes by other stages count. If a change by the stage itself
+    /// counts, too, it is the revision before the first call.
     revision: u64,
     /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,

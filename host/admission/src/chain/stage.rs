@@ -48,8 +48,8 @@ pub struct StageSpec {
     pub side_effects: SideEffects,
     /// Whether the stage's hook is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
-    /// Whether a change of the object by the hook itself is also a reason to call the hook again. In kube-apiserver,
-    /// this is so for policies.
+    /// Whether the hook is also called again after it has changed the object itself, as kube-apiserver does with
+    /// policies. If not, only changes by other stages count.
     pub reinvoked_by_itself: bool,
     /// The message of the stage's denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
@@ -64,11 +64,12 @@ pub struct StageSpec {
 /// called for these requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precedence {
-    /// The name of the chain of the stage that takes precedence.
+    /// The chain of the stage that takes precedence over the other stage.
     pub chain: Arc<str>,
-    /// The namespace selector of the stage that takes precedence; `None` selects all namespaces.
+    /// The namespace selector of the stage that takes precedence over the other stage; `None` selects all namespaces.
     pub namespaces: Option<NamespaceSelector>,
-    /// The object selector of the stage that takes precedence; an empty selector selects all objects.
+    /// The object selector of the stage that takes precedence over the other stage; an empty selector selects all
+    /// objects.
     pub objects: LabelSelector,
 }
 

@@ -90,8 +90,8 @@ impl StageTurn<'_> {
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // If there were no request, or a failure, `skip` would have reported it, and this function would have returned.
-        // So the fallback is never used.
+        // There is a request in `seen` here: otherwise `skip` reports a reason or a failure, and this function returns
+        // above. So the fallback is never used.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &seen,
@@ -208,8 +208,9 @@ impl StageTurn<'_> {
 }
 
 impl StageSpec {
-    /// Returns the first setting that excludes this request: rules, selectors, conditions or the precedence of other
-    /// stages. `None` if no setting excludes it. The stage's exceptions are not checked.
+    /// Returns the first setting of the stage that excludes this request: the rules, a selector, a match condition, or
+    /// the precedence of another stage. Returns `None` if no setting excludes the request. The stage's exceptions are
+    /// not checked.
     ///
     /// # Errors
     ///

@@ -82,9 +82,9 @@ impl EnforcedSpelling {
         KUBERNETES.clone()
     }
 
-    /// Returns the keys of this spelling that are inside the value at the pointer `place`. For the pointer `/metadata`,
-    /// these are the keys inside `metadata`. The result can be applied to the value alone, without the document around
-    /// it.
+    /// Returns the spelling for the value at the pointer `place`. It contains the keys that are enforced inside this
+    /// value: for the pointer `/metadata`, these are keys such as `name`. It can be applied to the value alone, without
+    /// the document around it.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut tree = &*self.0;
         for segment in place.segments() {
@@ -97,11 +97,12 @@ impl EnforcedSpelling {
         Self(Arc::new(tree.clone()))
     }
 
-    /// Converts a document to this spelling; `None` if the document has it already.
+    /// Converts a document so that its keys have the canonical spelling. Returns `None` if all keys have it already.
     ///
     /// # Errors
     ///
-    /// Fails when the document is not JSON, or has one of the keys twice, in one or two spellings.
+    /// Fails when the document is not JSON, or if a key whose spelling is enforced occurs twice. For example, `kind`
+    /// and `Kind` count as the same key.
     pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         self.0.canonical(document)
     }

@@ -224,8 +224,8 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    /// Returns how many bytes the value has as text, without the escapes in the names of members. The real text may be
-    /// longer because of such escapes. Returns `None` for more than `limit` bytes.
+    /// Returns the length of the value's text in bytes; `None` if it is more than `limit`. Escapes in the names of
+    /// members are not counted, so the text may be longer than this number.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;

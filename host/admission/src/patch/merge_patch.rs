@@ -14,8 +14,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of rounds in which a merge patch is amended. The first round sets the members that are missing or wrong.
-/// If the new result has superfluous members, the second round removes them.
+/// The number of rounds in which a merge patch is amended. The first round sets the members that are wrong or missing
+/// in the patched object. This may bring superfluous members into the patched object, which the second round removes.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -109,8 +109,8 @@ impl<'a> MergeOperations<'a> {
         Ok(())
     }
 
-    /// Corrects a part of a merge patch. So far, this part leads to the members `result`. With the operations that this
-    /// function adds, it leads to `target`.
+    /// Corrects a part of a merge patch. Without the correction, this part of the patch gives the members `result`. The
+    /// operations that this function adds change the patch so that it gives the members `target`.
     fn amend(
         &mut self,
         patch: Option<&Value>,

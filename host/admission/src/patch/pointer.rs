@@ -102,7 +102,8 @@ pub fn unescaped_token(token: &str) -> String {
 }
 
 impl PointerPattern {
-    /// Returns the pattern for the member `key` of every value that `self` matches.
+    /// Returns the pattern for the member `key` of each value to which this pattern points. For example, the pattern
+    /// `/items/*` and the key `name` give `/items/*/name`.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();

@@ -241,8 +241,8 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // A validating webhook cannot change the object, so its patch is ignored. This happens only with v1beta1:
-            // if a v1 response had such a patch, it has been refused already.
+            // A validating webhook cannot change the object, so its patch is ignored. Only a v1beta1 response gets
+            // here: in a v1 response, such a patch is refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -316,7 +316,8 @@ fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
         ("", reason) => reason,
         (message, _) => message,
     };
-    // kube-apiserver turns a denial with a success code into a bad request. Codes above 599 are not valid in HTTP.
+    // If the code of a denial is missing or below 400, such as 200, kube-apiserver replies with 400. Codes above 599
+    // are not valid in HTTP, and `Denial::new` replaces them.
     let code = status.integer("code")?.unwrap_or_default().max(400);
     let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
     denial.details = status.object("details")?.cloned().unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,
-    /// The positions of the chains that are listed under a kind, by kind in lower case.
+    /// Maps a kind in lower case to the positions of the chains that are listed under this kind.
     by_kind: HashMap<String, Positions>,
     for_everything: Positions,
     by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,

@@ -17,9 +17,9 @@ pub struct PathReadings {
     /// The path as read by servers that decode the whole path before they split it. `None` if they read the same path
     /// as servers that split first.
     pub whole: Option<String>,
-    /// The path as read by servers that first remove segments such as `..`, and then decode the path. If such a segment
-    /// is encoded, as in `%2e.`, these servers do not remove it, and take it for a name. `None` if the path has no
-    /// encoded dot segment.
+    /// The path as read by servers that first remove segments such as `..`, and then decode the path. These servers
+    /// take an encoded segment such as `%2e.` for a name, and do not remove it. `None` if the path has no encoded dot
+    /// segment.
     pub encoded_dots: Option<String>,
 }
 
@@ -64,8 +64,8 @@ impl PathReadings {
 /// The number of times that a path may be percent-encoded. A path that is encoded more often is refused.
 const ROUNDS: usize = 3;
 
-/// Servers may read hundreds of different paths from one written path. This is the maximum total size of these paths,
-/// in bytes.
+/// Servers differ in how they decode a path, so they may read hundreds of different paths from the path in one request.
+/// This is the maximum total size of the paths that they may read, in bytes.
 const READINGS_SIZE: usize = 32 << 10;
 
 /// Stands for a slash that was decoded inside a segment. A path with this control character is refused, so the
@@ -208,7 +208,7 @@ pub fn parameter(value: &str) -> String {
 }
 
 /// Returns the value of a path parameter from a path that [`lenient`] has returned. In such a path, a control character
-/// stands for a decoded slash. It becomes a slash again.
+/// stands for each slash that was decoded inside a segment. This function puts the slashes back.
 pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }

@@ -75,12 +75,12 @@ impl Rule {
 /// hooks are never called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhook configurations, which select requests by resource. A rule that has only
-    /// `kinds` then gets no requests.
+    /// Whether the control plane sends requests according to webhook configurations. These select requests by resource,
+    /// so a chain's rule that lists only `kinds` gets no requests from them.
     pub is_by_resource: bool,
     /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,
-    /// The resources and kinds of the requests that arrive; `None` if they are not known in advance.
+    /// The resources for which the control plane sends requests to the chains; `None` if they are not known in advance.
     pub resources: Option<Vec<ReachedResource>>,
 }
 
@@ -124,9 +124,9 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Compares the rules of a chain with the requests that arrive. Returns the reasons why the chain does not get some
-    /// of the requests that its rules match; `None` if it gets all of them. `namespace` is the namespace of the chain,
-    /// if the chain is for a single one.
+    /// Checks whether a chain with these rules gets all requests that the rules match. Returns `None` if it does.
+    /// Otherwise returns the reasons why some of these requests do not reach the chain. `namespace` is the namespace of
+    /// the chain; `None` if the chain applies to all namespaces.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -184,8 +184,8 @@ impl Reach {
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
             .collect();
-        // If objects of any kind may arrive for a resource, the resource has no kind. With one such resource, `kinds`
-        // is `None`, and none of the kinds in the rule is reported as useless.
+        // The kind of a resource is `None` if requests for it may contain objects of any kind. If there is such a
+        // resource, this whole list is `None`, and no kind in the rule is reported as useless.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
             let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
@@ -230,8 +230,9 @@ mod tests {
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
         let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
-        // (case, requests that arrive, namespace of the chain, rules of the chain, expected result)
-        // The expected result says whether the chain gets no request at all, and how many reasons there are.
+        // (case, requests that reach the chains, the chain's namespace, the chain's rules, expected result)
+        // The expected result is `None` if the chain gets all requests that its rules match. Otherwise it has two
+        // parts: whether the chain gets no request at all, and the number of reasons.
         for (case, reach, namespace, rules, expected) in [
             ("pods", &webhooks, None, vec![pods()], None),
             ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),

@@ -18,7 +18,7 @@ pub struct Rule {
     pub scope: Scope,
     /// The kinds that the rule matches. Letter case is ignored.
     pub kinds: Matcher<String>,
-    /// Whether the rule matches a resource in other API versions than it names.
+    /// Whether the rule also matches requests for other API versions of a resource than those in `api_versions`.
     pub match_policy: MatchPolicy,
     /// The names of the objects that the rule matches. An empty list matches all objects.
     pub names: Vec<String>,

@@ -113,11 +113,14 @@ pub fn thread_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A hook call, with the processor time (not the elapsed time) that it has used since it first yielded.
+/// A hook call, with a measurement of the processor time that it uses. Time that the call spends waiting does not
+/// count. Unless the call is suspected to be long, the measurement begins only after the call has waited once.
 struct MeasuredCall<T> {
     call: LongCall<T>,
     has_yielded: bool,
-    /// Whether the call is suspected to be long. If so, the time before it first yields is measured, too.
+    /// Whether the call is suspected to be long, for example because an earlier call of the same hook ran for several
+    /// milliseconds before it first waited. The time of a suspected call is measured from its start, and not only after
+    /// it first waits.
     is_suspected: bool,
     spent: Duration,
 }
@@ -239,8 +242,8 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // The last call in `first` is long. So the next `CALLS_AFTER_LONG_CALL` calls begin on a thread for long work,
-        // although they are short. Later calls begin on the test's thread again.
+        // The last of the calls in `first` is long. So the next `CALLS_AFTER_LONG_CALL` calls begin on a thread for
+        // long work, although these calls are short. After them, calls begin on the test's thread again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
@@ -255,8 +258,8 @@ mod tests {
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;
-                // This call runs another call inside itself. The outer call can move to another thread afterwards if it
-                // could before.
+                // The outer call runs an inner call. Afterwards, the outer call must be able to move to another thread
+                // if it was able to do so before the inner call.
                 let inner = run_long(Box::pin(async move { thread() }), &LongCallPredictor::default()).await;
                 move_if_long(bytes).await;
                 (thread() == inner, inner)

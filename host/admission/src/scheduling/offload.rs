@@ -65,7 +65,8 @@ fn thread_count() -> usize {
     cores.saturating_sub(1).max(1)
 }
 
-/// Lets other threads run after every `every` items of long work. A pause may cost a time slice, so it must be rare.
+/// Lets other threads run each time that as many items of long work are done as `every` says. `item` is the index of
+/// the item that was done last. A pause may cost a time slice, so `every` should be large.
 pub fn pause(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();

@@ -10,8 +10,9 @@ use std::{pin::pin, sync::LazyLock};
 
 use crate::scheduling::ticker::{Ticker, TickerGuard};
 
-/// The threads that wake every millisecond during long work. If they cannot be started, serving threads may have to
-/// wait for a processor for several milliseconds.
+/// The threads that wake every millisecond during long work. Each time that one of them wakes, the kernel chooses again
+/// which thread runs on the processor. Without these threads, a serving thread may have to wait several milliseconds
+/// while long work uses the processor.
 static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
     rescheduler()
         .inspect_err(|error| tracing::debug!(%error, "no threads for rescheduling can be started"))
@@ -48,7 +49,8 @@ mod linux {
 
     use crate::scheduling::ticker::{Tick, Ticker};
 
-    /// The threads sleep after this many ticks without long work. Waking each of them later costs a system call.
+    /// The threads sleep after this many ticks without long work. They do not sleep at once, because waking a thread
+    /// from this sleep costs a system call.
     const IDLE_TICKS: u32 = 16;
 
     /// Starts the threads that wake every millisecond: one for each processor that this process may use.

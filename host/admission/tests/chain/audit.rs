@@ -129,8 +129,9 @@ async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // Only the audit `a` is called a second time, because the object changed after its first round. One audit
-            // `b` was skipped in the first round. After the other one, the object did not change.
+            // The object changed after the first round of the audit `a`, so this audit is called again. There are two
+            // audits named `b`, and neither is called again: the first one was skipped in its first round, and the
+            // object did not change after the second one.
             ("a", 2, "deny"),
         ]
     );

@@ -74,8 +74,8 @@ impl Checker<'_> {
             );
             return Some(fail(node, message));
         };
-        // This may be the first use of the variable. Its own expression is then evaluated in the middle of the current
-        // expression, so the depths of both are added.
+        // A variable is evaluated at its first use, which may be here. Its expression is then evaluated in the middle
+        // of the current expression, so the depths of both are added.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
             return Some(Err(TypeMistake::TooDeep { limit: MAX_DEPTH }));

@@ -30,7 +30,8 @@ pub(crate) struct AccessCheck {
 enum CheckTarget {
     Unset,
     Group(String),
-    /// A path or a resource. Its verb is empty until the expression calls `check`, which has the verb as an argument.
+    /// An action on a path or a resource. Its verb is empty until the expression calls `check`, whose argument is the
+    /// verb.
     Attributes(AccessAttributes),
 }
 

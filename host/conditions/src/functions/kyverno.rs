@@ -119,8 +119,8 @@ fn register_texts(library: &mut Library) {
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
             // In YAML, an alias repeats a part of the document, so a short text with many aliases can have a huge
-            // result. All repeated parts together may have at most this size. It has been paid for with the cost of the
-            // text.
+            // result. All repeated parts together may have at most this size. The cost that has been charged for the
+            // text includes repeated parts of this size.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -212,8 +212,9 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Combines two lists of objects into a map. Each item of `keys` has a key of the map in its field `key`. The item of
-/// `values` at the same position has the value for this key in its field `value`.
+/// Combines two lists of objects into a map. Each object in `keys` has a field with a key of the map, and the object at
+/// the same position in `values` has a field with the value for this key. The last parameter has the names of the two
+/// fields.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &CelList<'a>,

@@ -32,8 +32,8 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
 /// Formats a number in scientific notation, such as `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        // `NaN` and infinities have no decimals. For them, Go takes the number of decimals for the width of the text,
-        // and fills the text up with blanks.
+        // `NaN` and the infinities have no decimals. Go uses the requested number of decimals as the minimum width of
+        // their text instead, and puts blanks before a shorter text.
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);

@@ -20,7 +20,8 @@ use crate::{
 /// The cost of a lookup by an expression. The cost limit of the expression allows twenty lookups.
 const LOOKUP_COST: u64 = 50_000;
 
-/// The lookup of a value that the request does not contain.
+/// Something that an expression looks up because the request does not contain it: objects in the cluster, or the
+/// response to an HTTP request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lookup {
     Objects(ObjectLookup),

@@ -45,8 +45,8 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        // kube-apiserver charges only for calling the operator, because it does not copy the lists. This program copies
-        // them, so it charges for the copies if they are long.
+        // In kube-apiserver, `+` does not copy the lists, so it costs no more than any call of an operator. This
+        // program copies the lists, so it also charges for the copies if they are long.
         let length = one.len() + other.len();
         if length > SHORT_LIST {
             machine.charge_items(length)?;

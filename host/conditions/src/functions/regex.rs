@@ -89,8 +89,8 @@ fn replace<'a>(
     times: usize,
 ) -> Result<CelText<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
-    // A replacement may contain `\1`, which stands for a part of the match. This part is at most as long as the whole
-    // text. So the cost assumes that each replacement grows by the length of the text.
+    // A replacement may contain `\1`, which stands for a part of the match. Such a part may be as long as the whole
+    // text. So the cost assumes that each replacement is as long as `by` and `text` together.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
     let mut replacement = String::with_capacity(by.len());
@@ -160,8 +160,8 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<CelList<'a>, Fault> {
-    // No pattern has more matches than the text has characters, plus one at the end of the text. An empty pattern has
-    // this many. Each match is charged like three list items.
+    // A pattern matches at most once at each character of the text, and once more at the end. The cost of so many
+    // matches is charged in advance. A match costs as much as three list items.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let found = pattern.regex.find_iter(text).take(times);
@@ -175,8 +175,8 @@ pub(crate) struct CompiledRegex {
     weight: u64,
 }
 
-/// The size limits for compiled patterns, in bytes. A literal pattern is compiled with the smallest limit that is large
-/// enough for it. A search with the pattern may cost more if this limit is larger.
+/// The size limits for compiled patterns, in bytes. A literal pattern is compiled with the smallest of these limits
+/// that is large enough for it. A pattern that needs a larger limit may make a search cost more.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled during an evaluation, in bytes.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -226,8 +226,9 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // If a repetition such as `*` has just been read, this is the rest of the pattern, which begins with this `*`. Go
-    // refuses a second repetition directly after the first one, as in `a**`.
+    // The rest of the pattern from the last repetition on, such as `*b` in `a*b`; `None` if something else came after
+    // the repetition. With it, a second repetition directly after the first one is refused, as in `a**`, which Go
+    // refuses, too.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();

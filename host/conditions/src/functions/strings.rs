@@ -73,7 +73,7 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(Str, Str, i64), ListOf<Str>>("split", |machine, (text, separator, times)| {
         split(machine, &text, &separator, limit(times))
     });
-    // Expressions that are not mutations cannot call this function, because the checker refuses it there.
+    // Only mutations can call this function: in other expressions, the checker refuses it.
     library.global::<(Str,), Str>("jsonpatch.escapeKey", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(text.replace('~', "~0").replace('/', "~1").into())

@@ -11,10 +11,10 @@ use crate::{
     value::{CelList, CelText, Map, Value},
 };
 
-/// A CEL type of a function's argument or result, with the Rust type of its values.
+/// A CEL type that a function's argument or result can have, with the Rust type of its values.
 ///
-/// Every implementation of `write` needs the bound `'a: 'a`, or it does not compile: the compiler then finds that the
-/// lifetime parameters of the implementation and of the trait differ.
+/// Every implementation must declare `write` with the bound `'a: 'a`, which has no meaning of its own. Without this
+/// bound, the compiler reports that the lifetime parameters of the implementation and of the trait differ.
 pub(super) trait CelType {
     type Rust<'a>;
     /// Whether an argument of this type is a regular expression, so that a literal is compiled in advance.

@@ -93,7 +93,8 @@ enum AppliedMutation {
 }
 
 impl MutationValue {
-    /// Writes the result of a mutation's expression as JSON, on a thread for long work if it is long.
+    /// Writes the result of a mutation's expression as JSON. If the JSON is long, the hook call first moves to a thread
+    /// for long work, and the JSON is written there.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if is_call_movable() {
             match Self::from_value(value, limit.min(BRIEF), deadline) {

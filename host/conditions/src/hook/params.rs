@@ -68,8 +68,9 @@ impl PolicyParams {
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // This lookup has no namespace, because it looks for cluster-scoped objects. If the kind is namespaced,
-                // it finds the objects of all namespaces instead. So all objects with a namespace are dropped.
+                // The second lookup names no namespace, because it looks for cluster-scoped objects. If the kind is
+                // namespaced, the control plane returns the objects of all namespaces, which are not wanted. So all
+                // objects with a namespace are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

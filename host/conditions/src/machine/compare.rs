@@ -7,8 +7,8 @@ use crate::value::{Map, Value};
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Charges the cost of a comparison as kube-apiserver does. The cost depends on the smaller of the two values: the
-    /// length of a text, or the number of items in a list or map. The sizes of these items do not matter.
+    /// Charges the cost of a comparison as kube-apiserver does. The size of the smaller value determines the cost. The
+    /// size of a list or map is the number of its items, and the sizes of the items do not matter.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),

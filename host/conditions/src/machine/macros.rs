@@ -118,8 +118,8 @@ impl<'a> Machine<'a> {
                     }
                 }
                 (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
-                // The key is a key of the old map or an index in the list. Each of these occurs only once, so the new
-                // map gets no duplicate keys.
+                // The key is from the old map, or is an index in the list. No key or index occurs twice in the loop, so
+                // the new map gets no duplicate keys.
                 (_, result) => entries.push((key, result)),
             }
         }
@@ -143,7 +143,8 @@ impl<'a> Machine<'a> {
 
     /// Binds an item to the macro's variables, and evaluates the macro's test. Without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
-        // kube-apiserver keeps the result so far in a variable. Reading and writing the variable costs 2 for each item.
+        // In kube-apiserver, a macro is a loop with a variable for its result. Reading and writing this variable costs
+        // 2 for each item.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -153,8 +154,9 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The variables that this macro has bound to the previous item are at the end of the list, after those of the
-        // enclosing macros. They are removed before the next item is bound.
+        // The end of the list `locals` may still have this macro's variables with the previous item. They are removed
+        // before the next item is bound. The variables of enclosing macros come before them in the list, and stay
+        // there.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

@@ -232,9 +232,9 @@ impl CheckWalk {
         match (at.node, value) {
             (StructureNode::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // As in the API server, a key that the structure does not declare is skipped, together with the
-                    // value under the key. It is not skipped if the structure says nothing about the fields of that
-                    // value.
+                    // As in the API server, a key is skipped, together with its value, if the structure does not list
+                    // the key. For example, it does not list the keys in `labels`. A key is not skipped if the
+                    // structure says nothing about the fields of its value.
                     let is_open = at
                         .member(key)
                         .is_some_and(|at| matches!(at.node, StructureNode::Unknown));
@@ -295,9 +295,9 @@ impl CheckWalk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // A type without a name is a map with arbitrary keys, such as `labels`. If a value in the map
-                        // is wrong, Go's message names the field `labels`, and not the key. So `owner` does not change
-                        // here.
+                        // A type without a name is a map with arbitrary keys, such as `labels`. If a value in such a
+                        // map is wrong, Go's message names the field `labels`, and not the key of the value. So `owner`
+                        // still names the field here.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
@@ -313,7 +313,9 @@ impl CheckWalk {
     }
 }
 
-/// Returns the name that messages of Go's decoder give to a field inside `outer`, such as `PodSpec.spec.hostname`.
+/// Returns the name of a field as the messages of Go's decoder write it, such as `PodSpec.spec.hostname`: the Go type
+/// that has the field, and then the path from the object to the field. `outer` is the same kind of name for the value
+/// that contains the field.
 fn go_field(type_name: &str, outer: &str, field: &str) -> String {
     match outer.split_once('.') {
         Some((_, path)) => format!("{type_name}.{path}.{field}"),

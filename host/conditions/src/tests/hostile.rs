@@ -230,7 +230,8 @@ fn the_deepest_expression_runs_on_a_small_stack() {
             let outcome = machine.run(&condition.checked.expression);
             matches!(outcome, Ok(Value::Bool(true)))
         };
-        // This stack is half as large as that of a worker, so that the test notices expressions that need too much.
+        // This stack is half as large as that of a worker thread. So the test crashes before an expression needs so
+        // much stack that a worker would crash.
         let thread = std::thread::Builder::new()
             .stack_size(1 << 20)
             .spawn(run)

@@ -19,8 +19,8 @@ use crate::{
 /// stage's position in the chain was reached.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
-    /// The rounds in which the stage is called: the request of the round, and the index of the row that the stage has
-    /// in the trace for this round.
+    /// One entry for each round in which the stage is called: the request that the hook gets, and the index of the row
+    /// that describes this call in the trace.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
 }
 
@@ -69,8 +69,9 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Runs the stage for each of its rounds. Returns the index of each round's row in the trace, and the round's
-    /// result. If the hook was not called in one round, the next rounds have no result.
+    /// Takes the stage's turn in each round. After a round in which the hook is not called, the stage has no turn in
+    /// the later rounds, and their results are `None`. The number before each result is the index of the round's row in
+    /// the trace.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,
