@@ -11,7 +11,7 @@ pub(crate) struct Growth {
     limit: usize,
     left: usize,
     deadline: Deadline,
-    /// The number of values that the mutation may visit before it checks its deadline again.
+    /// The number of further values that the mutation may visit. Then it checks whether its deadline has passed.
     until_check: usize,
 }
 
@@ -182,8 +182,8 @@ impl MutationWalk<'_> {
         Ok(is_added)
     }
 
-    /// Checks the path tests at the step `index` of the location, where the object has a value (`there`) or none.
-    /// Returns whether all of these tests permit the mutation.
+    /// Checks the path tests for the step `index` of the location. `there` says whether the object has a value at this
+    /// step. Returns whether all of these tests permit the mutation.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)

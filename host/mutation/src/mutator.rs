@@ -299,8 +299,8 @@ impl Run<'_> {
 }
 
 fn respond(object: &Object, current: Value, changed: &[String]) -> Response {
-    // A mutator changes only fields of the object, and never replaces the object itself. So `current` is still a JSON
-    // object.
+    // A mutator changes fields of the object, but cannot replace the whole object by a value of another type. So
+    // `current` is always a JSON object, and the conversion does not fail.
     let patch = Object::from_value(current).map(|after| Patch::between(object, &after));
     let Some(patch) = patch.filter(|patch| !patch.is_empty()) else {
         return Response::allow();

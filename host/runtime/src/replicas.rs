@@ -24,7 +24,8 @@ use crate::{
 
 /// The interval at which the replicas are checked, because a replica's entry can expire without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after its start for which a replica without a target is not ready, because it may still receive a target.
+/// The time for which a replica that has just started waits for a target from the other replicas. If it gets none by
+/// then, it may be ready without a target.
 const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 /// The time that a replica may prepare a change before the log says that the others wait for it.
 const SLOW: Duration = Duration::from_secs(10);
@@ -246,9 +247,9 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica to the other replicas. If this replica cannot find out on which table the
-/// replicas agree, the report claims that only the live table is prepared. The other replicas then wait for this
-/// replica before they go live with a newer table.
+/// Returns the report of this replica to the other replicas. While this replica has no current list of the replicas, it
+/// does not know which table they go live with. Its report then contains only the live table, so that the others wait
+/// for this replica before they go live with a newer table.
 fn new_report(
     host: &Host,
     name: &str,

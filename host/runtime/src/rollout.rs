@@ -159,8 +159,8 @@ impl Host {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica decides when the steps of rollouts begin. Even then, this replica aborts a rollout
-    /// that reaches a limit, and its own users can steer rollouts.
+    /// Sets whether another replica decides when the steps of rollouts begin. Even if another replica does, this
+    /// replica aborts a rollout that reaches a limit, and users of this replica can steer rollouts.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts.is_led != is_led {

@@ -34,7 +34,8 @@ pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_sign
 ///
 /// Fails if the file cannot be opened, with [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // The kind is checked before opening, because opening a device may rewind a tape or arm a watchdog.
+    // The kind of the file is checked before the file is opened. If the path leads to a device, merely opening it may
+    // rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
     // The path may have changed meanwhile, so the file that was opened is checked again.

@@ -63,8 +63,8 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     })
 }
 
-/// Applies the edit to the current definitions. If any definition file contains mistakes, applies the edit to the live
-/// versions of all definition files instead, and returns the mistakes together with the change.
+/// Applies the edit to the current definitions. If the definition files contain mistakes, the edit is applied to the
+/// versions of the files that are live instead. The mistakes are then returned together with the change.
 async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);

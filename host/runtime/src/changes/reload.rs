@@ -54,7 +54,8 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // `state` is not locked here, because reading may wait for a slow disk, or for files that are being written.
+        // Reading may wait for a slow disk, or for files that another program is writing. So the lock on `state` is not
+        // held meanwhile.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;

@@ -25,8 +25,8 @@ pub(super) struct PackedLogLine {
 #[derive(Clone, Debug)]
 pub(super) struct UnpackedParts {
     pub(super) at: Moment,
-    /// The outcome without the resulting object. `None` if the request was simply allowed, because the packed part then
-    /// contains the whole outcome.
+    /// The outcome without the resulting object. `None` if the packed part of the decision contains all of it: the
+    /// request was allowed, and there was no change, warning, audit annotation or log line.
     outcome: Option<Arc<Outcome>>,
     origin: RequestOrigin,
 }
@@ -364,7 +364,8 @@ impl PackedLogLine {
     }
 }
 
-/// Copies an outcome without the resulting object and, if the object is a Secret, without the patches.
+/// Copies an outcome, but not the object that the chains returned. If the request is about a Secret, the patches are
+/// not copied either.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);

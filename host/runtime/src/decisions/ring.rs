@@ -136,7 +136,7 @@ impl RingMemory {
 impl DecisionRing {
     fn push(&mut self, count: usize, bytes: usize, unpacked: UnpackedParts, packed: &[u8]) {
         let size = size_of::<RingSlot>() + packed.len() + unpacked.size();
-        // Allocators round sizes up, which adds about an eighth.
+        // An allocator usually reserves more memory than was requested: about an eighth more.
         let size = size + size / 8;
         if size > bytes {
             self.gone += 1;
@@ -158,7 +158,7 @@ impl DecisionRing {
         }
         self.bytes.extend(packed);
         self.size += size;
-        // The id is derived from the time, so that ids keep growing after a restart.
+        // Each id is at least the time in microseconds, so ids are larger after a restart than before it.
         self.last = unpacked.at.as_micros().max(self.last + 1);
         self.slots.push_back(RingSlot {
             id: self.last,

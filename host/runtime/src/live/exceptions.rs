@@ -61,7 +61,8 @@ impl LiveException {
     }
 }
 
-/// Logs the problems that exceptions did not have before. Sets a metric for the expiry time of each exception.
+/// Logs the problems of the exceptions in `now` that the exceptions in `before` did not have. Sets a metric for the
+/// expiry time of each exception.
 pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {

@@ -10,8 +10,9 @@ use crate::{
     live::{assembly::AssembledTable, plugins::LivePlugin, stage::LiveChain},
 };
 
-/// Returns a digest of the texts of all definitions. The order of the definitions does not matter. Paths count only for
-/// definitions in shared stores, because files may have other paths on other replicas.
+/// Returns a digest of the texts of all definitions. The order of the definitions does not matter. For a definition in
+/// a shared store, the digest also depends on its path. For a definition file it does not, because the same file may
+/// have another path on another replica.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {

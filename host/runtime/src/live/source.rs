@@ -109,7 +109,8 @@ impl TableSource {
         self.record(self.input(contents).await?)
     }
 
-    /// Checks the definitions, and takes a fingerprint of the module files that they refer to.
+    /// Prepares the definitions in `contents` for the next table: checks them, and takes a fingerprint of the module
+    /// files that they refer to.
     pub(crate) async fn input(&self, contents: StoreContents) -> Result<Input, Error> {
         // The last known definitions of an unreachable store are included, so that their modules are watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;

@@ -66,7 +66,8 @@ impl LiveStage {
         self.trial()?.rollout.as_ref()
     }
 
-    /// Returns the hook that calls the candidate for its share of the requests; `None` without a rollout.
+    /// Returns the hook that passes a share of the requests to the candidate, as the rollout says. Returns `None` if
+    /// the stage has no rollout.
     fn deciding(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
         Some(self.shadowed.as_ref()?.deciding(share))

@@ -89,8 +89,8 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // Comparing a rule stops at the first part that does not match, and the names come last. So if only the
-            // names do not match, and the request has no name yet, the rule may still match later.
+            // The parts of a rule are compared in order, and its names come last. So if the names are the first
+            // mismatch, all other parts match. If the request has no name yet, its later name may match as well.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());

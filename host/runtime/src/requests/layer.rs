@@ -164,8 +164,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // A `tower` service may only be called after its `poll_ready` has succeeded. That happened on this instance, so
-        // the request takes this instance, and `self` keeps a clone.
+        // A `tower` service may only be called after its `poll_ready` has succeeded, and a clone is not ready.
+        // `self.inner` was polled, so this request uses it, and `self` keeps the clone.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();
@@ -272,7 +272,8 @@ impl LayerState {
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
-            // The future is boxed, because it is rarely needed, and would enlarge the future of every request.
+            // Only few requests need the stored object. The future that fetches it is boxed, because it would otherwise
+            // enlarge the future of every request.
             let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
             });
@@ -298,7 +299,8 @@ impl LayerState {
         request.uid = uid;
         request.front = Some(head.extensions.get().unwrap_or(&self.front).clone());
         request.trace = trace;
-        // The table is taken now that the body has arrived, so that a slow body keeps no old table in memory.
+        // Each request uses the table that is live now, not the one that was live when the first byte arrived.
+        // Otherwise, a client that sends a body slowly would keep an old table in memory.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());
@@ -308,7 +310,8 @@ impl LayerState {
                 .end(&EndReason::Rejected(&rejection), &outcome.warnings)
                 .into());
         }
-        // No stage has seen the object, so the body is forwarded as it was spelled originally.
+        // No stage was called, so the original body is forwarded, even if the spelling of its keys differs from the
+        // canonical one.
         if outcome.trace.is_empty() {
             return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
         }

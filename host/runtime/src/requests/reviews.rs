@@ -171,7 +171,8 @@ impl ReviewService {
         let Some(selection) = address.selection else {
             return Ok(Box::pin(state.check(review, patience)).instrument(span).await);
         };
-        // The table is taken now that the body has arrived, so that a slow body keeps no old table in memory.
+        // Each review uses the table that is live now, not the one that was live when the first byte arrived.
+        // Otherwise, a client that sends a body slowly would keep an old table in memory.
         let table = state.host.table();
         ensure_chain_exists(&table, &selection)?;
         Ok(judge(&table, review, &selection, patience).instrument(span).await)

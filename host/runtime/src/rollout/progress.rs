@@ -68,7 +68,8 @@ impl Rollouts {
         }
     }
 
-    /// Replaces the rollouts by those of a new live table. Returns whether a rollout began or ended.
+    /// Replaces the rollouts by those of a table that goes live. Returns whether the table begins a new rollout, or
+    /// lacks one of the previous rollouts.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;

@@ -101,7 +101,7 @@ impl ComparedKind {
     }
 }
 
-/// The difference that it would make for a request if the candidate decided it instead of the plugin.
+/// The way in which the answer of a candidate differs from the answer of the current plugin to the same request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DifferenceEffect {
     /// The candidate denies the request, but the plugin does not.

@@ -82,8 +82,8 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
-    // The host is started again. The definitions are still invalid, so it restores the table that was live last, and
-    // the stage `a` in that table is still disabled.
+    // The host is started again while the definitions are still invalid. So it restores the table `1 a=1` from the
+    // history, and the stage `a` must still be disabled in it.
     let host = scene.start().await.unwrap();
     assert_eq!(
         (skipped(&host).await, live(&host).as_str()),

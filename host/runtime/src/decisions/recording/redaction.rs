@@ -107,8 +107,8 @@ impl PointerToken {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // A patch that appends an item to a list has `-` instead of the item's index. The item may have any index,
-            // so `-` is redacted whichever index the redaction names.
+            // A patch that appends an item to a list has `-` in its path instead of the item's index. If the redaction
+            // names an index, the new item may have this index, so the item is redacted.
             Self::Key(own) => own == key || key == "-",
         }
     }
