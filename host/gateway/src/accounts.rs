@@ -2,8 +2,7 @@
 //!
 //! The accounts are stored in a database: a SQLite file for one gateway, or MySQL for several gateways. Requests are
 //! authorized by a [`Directory`], a copy of the database in memory. After every change, the copy is read again in one
-//! transaction. Because of the copy, requests do not wait for the database, and are answered while the database is
-//! unavailable.
+//! transaction. With the copy, requests do not wait for the database, and are answered while the database is down.
 
 mod agents;
 mod changes;

@@ -75,9 +75,8 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Some clients read the reply only after they have sent their whole body. So `collect` reads the body to the
-        // end. If there were a header `Content-Encoding`, `collect` would refuse the body without reading it, so this
-        // header is removed.
+        // Some clients read the reply only after sending their whole body. So `collect` reads the body to the end. With
+        // a header `Content-Encoding`, `collect` would refuse the body without reading it, so this header is removed.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),

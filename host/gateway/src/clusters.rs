@@ -156,8 +156,7 @@ impl Clusters {
     pub(super) async fn find(&self, id: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
-        // `wait_for` fails only if the task that follows the list of clusters has ended. Then the clusters in the last
-        // list are used.
+        // `wait_for` fails only if the task that follows the list of clusters has ended. Then the last list is used.
         let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
         let known = self.now();
         let reason = match known.clusters.get(id) {

@@ -86,8 +86,7 @@ pub struct ServiceReply {
 }
 
 impl Gateway {
-    /// Creates a gateway. Requests for Kubernetes clusters go through the chains of `host`. `limits` apply to all
-    /// bodies.
+    /// Creates a gateway. Requests for Kubernetes clusters use the chains of `host`. `limits` apply to all bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,

@@ -1,6 +1,5 @@
 //! The services of BCS that are not drivers of Mesos clusters: other servers behind bcs-api, and the drivers of
-//! Kubernetes clusters. All of them are found in ZooKeeper. Only users who may use every cluster can send requests to
-//! the other servers.
+//! Kubernetes clusters. All are found in ZooKeeper. Only users who may use every cluster can use the other servers.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -43,8 +43,7 @@ pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
 /// The memory that a tunnel without connections uses, in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// Returns the settings of a WebSocket whose messages have at most `largest` bytes. Few messages may wait to be
-/// written.
+/// Returns the settings of a WebSocket with messages of at most `largest` bytes. Few messages may wait to be written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)

@@ -157,8 +157,7 @@ impl MutationWalk<'_> {
                 return Ok(false);
             }
             if let Some(value) = whole {
-                // Several items may have the same key. Gatekeeper replaces only the first of these items, and so does
-                // this program.
+                // Several items may have the same key. Like Gatekeeper, this program replaces only the first such item.
                 return self.replace(item, value.clone());
             }
             is_changed |= self.at(item, index + 1)?;

@@ -25,8 +25,7 @@ pub struct Expansion {
 /// Describes how one object is generated from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The path of the generated object in the object from which it is generated: `spec` and `template` for the Pod of
-    /// a Job.
+    /// The generated object's path in the object from which it is generated: `spec` and `template` for a Job's Pod.
     pub source: Vec<String>,
     /// The kind of the generated object.
     pub kind: GroupVersionKind,

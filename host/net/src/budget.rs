@@ -78,8 +78,7 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Ties the memory of the body to its content. The memory is released when the last clone of the returned content
-    /// is dropped.
+    /// Ties the memory of the body to its content. The memory is released with the last clone of the returned content.
     pub fn hold(self, content: Bytes) -> Bytes {
         if self.permit.is_none() || content.is_empty() {
             return content;

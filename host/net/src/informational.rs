@@ -25,8 +25,7 @@ const FRAMES_PER_UNIT: usize = 32;
 /// A connection for hyper's HTTP clients. It fails if the server sends too many informational responses to a request.
 pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
-/// Returns a connection that limits the informational responses in `stream`. With TLS, this must be the decrypted
-/// stream.
+/// Returns a connection that limits the informational responses in `stream`. With TLS, pass the decrypted stream.
 pub fn limited<S>(stream: S) -> LimitedStream<S> {
     TokioIo::new(TurnTakingStream::new(
         TokioIo::new(stream),
@@ -101,8 +100,7 @@ enum ConnectionState {
 enum HeadPosition {
     /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived, and `last` is the last of them.
     Status { read: usize, last: u8 },
-    /// The status of an informational response has arrived. The next byte belongs to the rest of the head of this
-    /// response.
+    /// The status of an informational response has arrived. The next byte belongs to the rest of this response's head.
     Rest { is_line_empty: bool },
 }
 
@@ -214,8 +212,7 @@ fn count_heads(
         *position = match (*position, byte) {
             // Empty lines before a response are skipped, as in hyper.
             (HeadPosition::Status { read: 0, .. }, b'\r' | b'\n') => *position,
-            // Byte 7 of the status line is the minor version of HTTP. It is not compared, because any minor version is
-            // accepted.
+            // Byte 7 of the status line is the minor version of HTTP. It is not compared, because any is accepted.
             (HeadPosition::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {

@@ -14,8 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// many permits as are free.
 const SHARE: usize = 3;
 
-/// A limit on the number of concurrent connections, requests or streams. Clones share the limit. `K` is the address or
-/// name of a client.
+/// A limit on concurrent connections, requests or streams. Clones share the limit. `K` is a client's address or name.
 ///
 /// One client gets at most three quarters of the permits, and fewer if few are free, so that others can get some.
 #[derive(Debug)]

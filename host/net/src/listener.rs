@@ -40,8 +40,7 @@ use crate::{
 
 /// The pause after a connection could not be accepted. If file descriptors ran out, some may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The number of connections that are accepted in addition to the limit, if [`Handler::beyond_limit`] returns a handler
-/// for them.
+/// The number of connections accepted beyond the limit, if [`Handler::beyond_limit`] returns a handler for them.
 const BEYOND_LIMIT: usize = 64;
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -69,8 +68,7 @@ pub trait RequestHandler: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Replies to a request. From `transfer`, the handler learns whether the body of the request stalls before the
-    /// reply.
+    /// Replies to a request. From `transfer`, the handler learns whether the request's body stalls before the reply.
     fn handle(
         self,
         request: Request<Body>,
@@ -252,8 +250,7 @@ impl RefusedConnections {
 struct ExcessConnections(VecDeque<CancellationToken>);
 
 impl ExcessConnections {
-    /// Adds a connection. If there are too many, closes the oldest of them. Returns the signals that end the new
-    /// connection.
+    /// Adds a connection. If there are too many, closes the oldest. Returns the signals that end the new connection.
     fn enter(&mut self, stop: &StopSignals) -> StopSignals {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()

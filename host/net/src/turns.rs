@@ -1,7 +1,6 @@
 //! Limits how many bytes a connection reads or writes before the other connections of its thread get their turn.
 //!
-//! A connection to a fast peer never has to wait. Without a limit, a body of 16 MiB would occupy the thread for some
-//! ms.
+//! A connection to a fast peer never waits. Without a limit, a body of 16 MiB would occupy the thread for some ms.
 
 use std::{
     io::{self, IoSlice},

@@ -1,8 +1,7 @@
 //! The threads that serve connections, one for each core, and one thread that accepts them, so that no computation
 //! delays accepting. Each thread has its own runtime.
 //!
-//! A connection stays on one thread, together with its plugin calls and upstream connections. So a request wakes no
-//! other thread.
+//! A connection, its plugin calls and its upstream connections stay on one thread. So a request wakes no other thread.
 
 use std::{
     cell::Cell,

@@ -84,8 +84,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Networks that are not public although they lie in IPv6's global unicast space: protocol assignments, 6to4, and
-/// documentation.
+/// Networks in IPv6's global unicast space that are not public: protocol assignments, 6to4, and documentation.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),

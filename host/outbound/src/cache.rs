@@ -235,8 +235,7 @@ impl ResponseCache {
         let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
         let stored = StoredResponse {
             policy,
-            // `body` may be a part of a larger buffer. A copy lets the buffer be freed while the body stays in the
-            // cache.
+            // `body` may be a part of a larger buffer. A copy lets the buffer be freed while the body is cached.
             body: Bytes::copy_from_slice(body),
             size: size as u64,
         };

@@ -100,8 +100,7 @@ impl Pools {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            // If a reused connection turns out to be closed, the request is sent again, but only if none of its bytes
-            // was sent.
+            // If a reused connection is found closed, the request is sent again only if none of its bytes was sent.
             .retry_canceled_requests(true)
             .build(BoxCloneSyncService::new(https.map_response(limited)))
     }

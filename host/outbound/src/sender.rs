@@ -149,8 +149,7 @@ impl Outbound {
         }
     }
 
-    /// Returns the credential that the grant names. Fails if this credential must not be sent to the origin of the
-    /// grant.
+    /// Returns the credential that the grant names. Fails if the grant's origin must not get this credential.
     fn credential(&self, grant: &HttpGrant) -> Result<Option<&Credential>, HttpError> {
         let Some(name) = &grant.credential else {
             return Ok(None);

@@ -205,8 +205,7 @@ impl DirectoryWatches {
             return;
         };
         self.signal.set_watched(paths, extensions);
-        // If a directory is renamed, its registration follows it to the new path. So all directories are registered
-        // again.
+        // If a directory is renamed, its registration moves with it. So all directories are registered again.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");

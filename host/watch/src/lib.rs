@@ -30,12 +30,10 @@ pub use self::{
 /// The delays between an event and the check for changes that a [`Watch`] then makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
-    /// ms.
+    /// The time without events before a check. A check waits at most ten times this long. Default: 100 ms.
     pub debounce: Duration,
-    /// The delay between an event and a check if the event was the end of a change: a program has closed a written
-    /// file, or renamed a file. This file is complete, so the delay only serves to collect changes of other files.
-    /// Default: 10 ms.
+    /// The delay between an event and a check if the event ended a change: a program has closed a written file, or
+    /// renamed a file. This file is complete, so the delay only collects changes of other files. Default: 10 ms.
     pub settle: Duration,
     /// The delay between a write to a file and a check if the file is still open. The file may be incomplete, so each
     /// further write starts the delay again, but a check waits at most ten times this long. Default: 2 s.
@@ -220,9 +218,8 @@ pub struct FileWriters {
 }
 
 impl FileWriters {
-    /// Waits until no watched file is being written, but at most for `patience`. Returns the files that are still being
-    /// written. A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed
-    /// before.
+    /// Waits until no watched file is being written, but at most for `patience`. Returns the files still being written.
+    /// A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed before.
     pub async fn wait_and_list_unfinished(&self, patience: Duration) -> Vec<PathBuf> {
         let latest = Instant::now() + patience;
         loop {

@@ -170,8 +170,7 @@ mod tests {
         }
     }
 
-    /// Cases that begin with "BCS" follow the BCS driver. All others follow kube-apiserver's validation of
-    /// `clientConfig`.
+    /// Cases that begin with "BCS" follow the BCS driver. Others follow kube-apiserver's validation of `clientConfig`.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;

@@ -43,8 +43,7 @@ pub struct MySqlConfig {
     pub database: String,
     pub user: String,
     pub password: Option<Secret>,
-    /// The PEM file of the CAs that may sign the certificate of the MySQL server. Without it, the connection is not
-    /// encrypted.
+    /// The PEM file of the CAs that may sign the MySQL server's certificate. Without it, the connection is unencrypted.
     pub ca: Option<PathBuf>,
 }
 

@@ -14,8 +14,7 @@ use super::{
     types::{Access, BcsInfo, ClusterType, RegisteredCluster, TokenId, User, UserId},
 };
 
-/// All users, tokens and clusters, read in one transaction. A directory never changes, so all lookups in it are
-/// consistent.
+/// All users, tokens and clusters, read in one transaction. A directory never changes, so lookups in it are consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// The revision of the database, which grows by one with every change.
@@ -27,8 +26,7 @@ pub struct Directory {
     pub(super) identifiers: HashMap<String, String>,
     /// The grants of roles, as they are stored in the database. They can name users and clusters that do not exist.
     pub(super) grants: BTreeSet<RoleGrant>,
-    /// For each cluster, by its ID, the roles that the grants give to users. Grants to users that do not exist are left
-    /// out.
+    /// For each cluster, by its ID, the roles that grants give users. Grants to users that do not exist are left out.
     pub(super) bindings: HashMap<String, BTreeSet<GrantedBinding>>,
 }
 
@@ -155,8 +153,7 @@ impl Directory {
         tokens.into_iter()
     }
 
-    /// Returns the access of a user to a cluster. Super users have every permission, and creators may edit their
-    /// clusters.
+    /// Returns a user's access to a cluster. Super users have every permission, and creators may edit their clusters.
     pub fn access(&self, user: &User, cluster: &RegisteredCluster) -> Option<Access> {
         let own = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),

@@ -148,8 +148,7 @@ impl Accounts {
         self.commit(change, by, "revoke token", &subject).await
     }
 
-    /// Decrypts all encrypted tokens, and encrypts them with the first key of the file. Leaves tokens that it cannot
-    /// decrypt.
+    /// Decrypts all encrypted tokens, and encrypts them with the file's first key. Leaves tokens it cannot decrypt.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;

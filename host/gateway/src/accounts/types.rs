@@ -167,8 +167,7 @@ pub struct BcsInfo {
 pub struct RegisteredCluster {
     /// The cluster's unique ID in lower case, such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`.
     pub id: String,
-    /// The unique name of the cluster in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random
-    /// characters.
+    /// The cluster's unique name in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random characters.
     pub identifier: String,
     pub provider: Provider,
     pub creator: UserId,

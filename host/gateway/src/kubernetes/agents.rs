@@ -108,8 +108,7 @@ impl KubernetesProxy {
             token,
             params,
         } = request;
-        // The token is checked before the parameters are parsed. So nobody without a valid token can send input to the
-        // parser.
+        // The token is checked before the parameters are parsed. So the parser gets no input without a valid token.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
         let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts).ok_or_else(|| {
@@ -192,8 +191,7 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// Replies to a request that opens a WebSocket. After the connection has switched to the WebSocket, `carry` is called
-/// with it.
+/// Replies to a request that opens a WebSocket. Once the connection has switched, `carry` is called with the WebSocket.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,

@@ -66,8 +66,7 @@ impl KubernetesError {
     pub(super) fn reply(&self) -> Response<Bytes> {
         let (status, message) = (self.status(), self.to_string());
         let mut reply = match self {
-            // If bcs-api cannot reach a cluster, it replies with the reason `CREATE_TUNNEL_ERROR`. The gateway does the
-            // same.
+            // If bcs-api cannot reach a cluster, it replies with the reason `CREATE_TUNNEL_ERROR`. So does the gateway.
             Self::NotConnected(_) | Self::Credentials { .. } => {
                 status_with_reason(status, "CREATE_TUNNEL_ERROR", &message)
             }

@@ -66,8 +66,7 @@ impl ImpersonatedUser {
     /// agent (`authorization`), and the names of the user and the groups that the API server should use instead of the
     /// agent's. Returns `false` if one of these names cannot be sent in a header.
     ///
-    /// The header `Connection` is replaced, too. A client could list the new headers in it, and then the next server
-    /// would drop them.
+    /// `Connection` is replaced, too. If a client listed the new headers in it, the next server would drop them.
     pub(super) fn replace(
         &self,
         headers: &mut HeaderMap,

@@ -10,8 +10,7 @@ pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are webhooks and admission policies.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// The resources that a client creates to ask about its own permissions and identity, by API group. They are not
-/// stored.
+/// Resources that a client creates to ask about its permissions and identity, by API group. They are not stored.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",

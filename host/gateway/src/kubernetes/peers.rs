@@ -183,8 +183,7 @@ impl Peers {
             }
             let unlisted = async {
                 if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
-                    // This is not reached: `wait_for` fails only after its sender was dropped, and `self` owns the
-                    // sender.
+                    // Not reached: `wait_for` fails only after its sender was dropped, and `self` owns the sender.
                     std::future::pending::<()>().await;
                 }
             };

@@ -1,5 +1,4 @@
-//! The routes to Kubernetes clusters: directly to the reported addresses, or through a tunnel of an agent or another
-//! gateway.
+//! Routes to Kubernetes clusters: directly to reported addresses, or through a tunnel of an agent or another gateway.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -311,8 +310,7 @@ impl Routes {
     }
 
     /// Returns the tunnel that the cluster's agent has opened to this gateway, and a guard that marks the tunnel as
-    /// used. A tunnel that leads through another gateway is not returned, so that no connection passes more than two
-    /// gateways.
+    /// used. A tunnel through another gateway is not returned, so that no connection passes more than two gateways.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(TunnelSession, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;

@@ -126,8 +126,7 @@ impl RestError {
             ": "
         };
         let message = match self {
-            // This error can contain names of servers and files, so it is only logged. The client gets a general
-            // message.
+            // This error can name servers and files, so it is only logged. The client gets a general message.
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }

@@ -260,8 +260,7 @@ impl RestCall<'_> {
         Ok(json!({
             "cluster_id": cluster.id,
             "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
-            // The token is copied from the user's request. The gateway cannot look it up, because it stores only
-            // digests of tokens.
+            // The token is copied from the user's request, because the gateway stores only digests of tokens.
             "user_token": String::from_utf8_lossy(&self.caller()?.token),
             "cacert_data": credentials.ca,
         }))

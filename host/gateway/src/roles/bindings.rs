@@ -8,8 +8,7 @@ use sha2::{Digest, Sha256};
 use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
 use crate::accounts::{GrantedBinding, GrantedRole, RegisteredCluster};
 
-/// The label of the objects that a gateway writes into a cluster. The value of the label is a hash that identifies the
-/// cluster.
+/// The label of the objects that a gateway writes into a cluster. The value is a hash that identifies the cluster.
 const CLUSTER_LABEL: &str = "admittance.dev/cluster";
 /// The annotation of a role binding with the name of the user to whom it gives a role.
 const USER_ANNOTATION: &str = "admittance.dev/user";

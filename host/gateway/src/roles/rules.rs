@@ -18,8 +18,7 @@ pub enum Danger {
     Exec,
     /// The right of the role `cluster-readonly` to read Secrets.
     Secrets,
-    /// The full rights of the role `cluster-manage`. Users can get this role only if the operator has allowed these
-    /// rights.
+    /// The full rights of the role `cluster-manage`. Users can get this role only if the operator allows these rights.
     ClusterManage,
 }
 

@@ -158,8 +158,7 @@ impl RoleWriterHandle {
         for role in roles {
             writer.ensure_role(role).await?;
         }
-        // Bindings that are no longer granted are deleted first, so that they are gone if other bindings cannot be
-        // written.
+        // Bindings no longer granted are deleted first, so that they are gone if other bindings cannot be written.
         let extra: Vec<_> = stored
             .keys()
             .filter(|path| !bindings.contains_key(*path))

@@ -22,13 +22,11 @@ pub enum AllowedConnections {
     /// cluster's API servers.
     #[debug("Only")]
     Only(Vec<String>),
-    /// Opens connections through the tunnels of clusters' agents. A gateway uses this for the tunnels that it opens to
-    /// other gateways.
+    /// Opens connections through tunnels of clusters' agents. A gateway uses this for its tunnels to other gateways.
     #[debug("Through")]
     Through(FindTunnel),
     /// Opens no connections for the other side. Passes each announcement of the other side to this function, and ends
-    /// the tunnel if the function returns an error. A gateway uses this for the tunnels that other gateways have opened
-    /// to it.
+    /// the tunnel if the function returns an error. A gateway uses this for tunnels that other gateways open to it.
     #[debug("Announcements")]
     Announcements(TakeAnnouncement),
 }
@@ -77,8 +75,7 @@ impl AllowedConnections {
     pub(super) fn announced(&self, announcement: TunnelAnnouncement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // Only tunnels of the kind `Announcements` carry announcements. An announcement in a tunnel of another kind
-            // is ignored.
+            // Only tunnels of the kind `Announcements` carry announcements. Announcements in other tunnels are ignored.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }

@@ -1,5 +1,4 @@
-//! Frames of the tunnel protocol in the format of bcs-api's agents. Each binary message of the WebSocket contains one
-//! frame.
+//! Frames of the tunnel protocol in the format of bcs-api's agents. Each binary message of the WebSocket is one frame.
 //!
 //! A frame begins with zigzag varints: its number, the number of its connection, its kind, and for some kinds a
 //! deadline in milliseconds. The rest is the payload.

@@ -136,8 +136,7 @@ mod tests {
     async fn frames_are_charged_for_the_memory_that_they_take() {
         let (held, all) = after(&vec![&b""[..]; 10_000]).await;
         assert_eq!((held, all.len()), (0, 0));
-        // Each frame has only one byte. If each of them had its own chunk, instead of sharing chunks, `held` would be
-        // much larger.
+        // Each frame has only one byte. If each frame had its own chunk, `held` would be much larger.
         let (held, all) = after(&vec![&b"a"[..]; 10_000]).await;
         assert_eq!(all, vec![b'a'; 10_000]);
         assert!((10_000..25_000).contains(&held), "{held}");

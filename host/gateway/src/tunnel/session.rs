@@ -102,8 +102,7 @@ impl TunnelSession {
             () = self.0.ended.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
-        // The other side must get this frame before the data of the connection. So the frame is put into the same queue
-        // as the data.
+        // The other side must get this frame before the connection's data. So the frame and the data share a queue.
         permit.send(Frame::new(number, Content::Connect(to)));
         let (own, stream) = tokio::io::duplex(BUFFER);
         tokio::spawn(self.0.clone().carry(number, connection, own));
@@ -404,8 +403,7 @@ impl SharedTunnel {
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
-            // The other side must get this frame after the data of the connection. So the frame is put into the same
-            // queue as the data.
+            // The other side must get this frame after the connection's data. So the frame and the data share a queue.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}

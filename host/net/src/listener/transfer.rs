@@ -187,8 +187,7 @@ impl BodyTransfer {
         })
     }
 
-    /// Returns the reply's body with the limits applied to it. The request is in flight until this body is dropped or
-    /// stalls.
+    /// Returns the reply's body with the limits applied. The request is in flight until this body is dropped or stalls.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -359,8 +358,7 @@ impl LimitedBody {
             });
         } else {
             // While the client is still sending the body, the upstream has to read each part in time. After the client
-            // has sent everything, this is no longer required, because the upstream may leave the rest of the body
-            // unread.
+            // has sent everything, the upstream may leave the rest of the body unread.
             flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);

@@ -157,8 +157,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         ))
     }
 
-    /// Returns the state of the program's certificate. Returns `None` for a fixed configuration, which is never
-    /// reloaded.
+    /// Returns the state of the program's certificate, or `None` for a fixed configuration, which is never reloaded.
     pub fn status(&self) -> Option<CertificateState> {
         let validity = self.material.current().validity;
         Some(CertificateState {

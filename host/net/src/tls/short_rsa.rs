@@ -1,9 +1,7 @@
-//! Accepts signatures by RSA keys of 1024 bits and more. An operator may allow such keys until they are replaced by
-//! longer ones.
+//! Accepts signatures by RSA keys of 1024 bits and more. An operator may allow such keys until they are replaced.
 //!
 //! The crypto library `ring` verifies signatures by keys of less than 2048 bits only if they have the form PKCS #1 with
-//! SHA-256. CAs use this form in certificates, but TLS 1.3 requires another form (PSS) in the handshake, so TLS 1.2 is
-//! used.
+//! SHA-256. CAs use this form in certificates, but TLS 1.3 requires the form PSS in the handshake, so TLS 1.2 is used.
 
 use std::sync::{Arc, LazyLock};
 
@@ -41,8 +39,7 @@ impl SignatureVerificationAlgorithm for ShortRsa {
 
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let usual = super::provider().signature_verification_algorithms;
-    // If several algorithms fit a signature, rustls uses the first of them in this list. So `ShortRsa` has to come
-    // first.
+    // If several algorithms fit a signature, rustls uses the first of them in this list. So `ShortRsa` must come first.
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
@@ -59,8 +56,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
         .chain(others)
         .collect();
-    // rustls requires `'static` slices, so these lists are leaked. They are built only once per process, so the leak
-    // cannot grow.
+    // rustls requires `'static` slices, so these lists are leaked, but only once per process.
     WebPkiSupportedAlgorithms {
         all: all.leak(),
         mapping: mapping.leak(),

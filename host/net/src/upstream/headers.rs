@@ -34,8 +34,7 @@ pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
     strip(&mut head.headers);
     let headers = &mut head.headers;
-    // `Expect` is not forwarded. hyper itself answers `Expect: 100-continue` as soon as this program reads the body of
-    // the request.
+    // `Expect` is not forwarded. hyper answers `Expect: 100-continue` as soon as this program reads the request's body.
     headers.remove(EXPECT);
     if wants_trailers && !upgrades {
         headers.insert(TE, HeaderValue::from_static("trailers"));

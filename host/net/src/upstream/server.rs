@@ -36,8 +36,7 @@ impl UpstreamServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the scheme is not `http` or `https`, or if the URL has more than a scheme, host and
-    /// port.
+    /// Fails if the scheme is not `http` or `https`, or if the URL has more than a scheme, host and port.
     pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
         let text = uri.to_string();
         let error = || InvalidServer(text.clone());

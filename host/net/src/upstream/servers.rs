@@ -144,8 +144,7 @@ impl ServerSet {
         known.targets.clone()
     }
 
-    /// Returns the servers to try for one request, the `avoided` ones last. Waits up to `patience` until servers are
-    /// known.
+    /// Returns the servers to try for one request, `avoided` ones last. Waits up to `patience` until servers are known.
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[UpstreamServer]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();

@@ -90,8 +90,7 @@ impl PeerSecrets {
         self.0.current().first().cloned()
     }
 
-    /// Checks a proof. Returns the secret with which the proof was made, or `None` if it was made with no secret in the
-    /// file.
+    /// Checks a proof. Returns the secret with which the proof was made, or `None` if that secret is not in the file.
     pub(super) fn accept(
         &self,
         proof: &str,
