@@ -29,8 +29,7 @@ use crate::Error;
 pub struct Patch {
     /// The JSON text of the patch without the closing bracket of its list; empty if there are no operations.
     text: String,
-    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] have created a value. Each path occurs
-    /// only once.
+    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] created a value. Each path occurs once.
     made: Vec<PointerBuf>,
 }
 

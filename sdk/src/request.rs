@@ -141,9 +141,8 @@ impl Request {
     /// Parses the object as a type, lets you change it, and returns a response with the patch of your changes.
     ///
     /// The type may name only some of the fields: the patch contains the difference between the value before and after
-    /// your change, so that other fields stay as they were. Elements of lists are matched by `name` if all have one,
-    /// otherwise by equality, otherwise by index. Without a change, and for a request without an object, the verdict
-    /// is `allow`.
+    /// your change, so that other fields stay the same. List elements are matched by `name` if all have one, otherwise
+    /// by equality, otherwise by index. Without a change, and for a request without an object, the verdict is `allow`.
     ///
     /// This parses the object twice, once as a tree. Where microseconds matter, parse a partial type with
     /// [`Request::object`] and build a [`Patch`](crate::Patch).
@@ -234,8 +233,7 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
     })
 }
 
-/// A type into which a document of the request can be parsed. For example, a type with [`#[view]`](macro@crate::view)
-/// is one.
+/// A type into which a document of the request can be parsed, such as a type with [`#[view]`](macro@crate::view).
 #[diagnostic::on_unimplemented(
     message = "the request cannot be read as `{Self}`",
     label = "put `#[view]` on `{Self}`, and on the types of its fields",

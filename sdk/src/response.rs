@@ -108,8 +108,7 @@ impl Response {
         self
     }
 
-    /// Adds an annotation for the audit log. Characters of the key other than letters, digits, `-`, `_` and `.` become
-    /// `_`.
+    /// Adds an annotation for the audit log. Key characters other than letters, digits, `-`, `_` and `.` become `_`.
     pub fn audit(mut self, key: &str, value: impl Into<String>) -> Self {
         let key = key
             .chars()

@@ -92,8 +92,7 @@ pub struct Misspelt {
 }
 
 impl<'a> Workload<'a> {
-    /// Returns the workload in the object of a request; `None` if the request has no object, or the object has no pod
-    /// template.
+    /// Returns the workload in a request's object; `None` if there is no object, or the object has no pod template.
     ///
     /// # Errors
     /// Fails if the object is of a kind that has containers, but cannot be parsed. Objects of other kinds are errors
@@ -130,8 +129,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Returns whether the object itself is a Kubernetes Pod. Most fields of a Pod cannot be changed after its
-    /// creation.
+    /// Returns whether the object itself is a Kubernetes Pod. Most fields of a Pod cannot be changed after creation.
     pub fn is_pod(&self) -> bool {
         self.is_pod
     }

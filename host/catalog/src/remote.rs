@@ -139,8 +139,7 @@ impl Fetch<'_> {
         {
             return Ok(found.clone());
         }
-        // The futures of the first two branches are large. Boxes keep them from enlarging every future that awaits this
-        // one.
+        // The futures of the first two branches are large. In boxes, they do not enlarge futures that await this one.
         match self.reference {
             ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
             ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,

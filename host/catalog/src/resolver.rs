@@ -61,8 +61,7 @@ impl ReferenceResolver {
     }
 }
 
-/// Runs one task for each key, and keeps its result. All callers with the same key get this result, even if it is an
-/// error.
+/// Runs one task per key, and keeps its result. All callers with the same key get this result, even if it is an error.
 #[derive(Debug)]
 pub(crate) struct Once<K, V>(pub(crate) Mutex<HashMap<K, Cell<V>>>);
 

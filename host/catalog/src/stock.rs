@@ -66,8 +66,7 @@ fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static 
     found.next().map(|(_, module)| *module)
 }
 
-/// Returns advice about a stock plugin that is missing at `path`. `beside` lists the files that exist in the same
-/// directory.
+/// Returns advice about a stock plugin that is missing at `path`. `beside` lists the files in the same directory.
 pub(crate) fn advice(path: &Path, beside: &[PathBuf]) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();

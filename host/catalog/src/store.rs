@@ -111,8 +111,7 @@ impl Store {
         let store = Self { directory, maps_code };
         for kind in StoreEntryKind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // A store on a read-only disk is no error: nothing can be added to it, but its existing entries can
-                // still be read.
+                // A store on a read-only disk is no error: nothing can be added, but its existing entries can be read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -183,8 +182,7 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // If the store has a file of the same size under this digest, it has the module already. The file is not
-        // written again.
+        // If the store has a file of the same size under this digest, it has the module. The file is not written again.
         let path = self.path(StoreEntryKind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -239,9 +237,8 @@ impl Store {
         )
     }
 
-    /// Writes an entry to a temporary file, and then renames the file. The temporary file is locked while it is
-    /// written. If the program is killed, the lock is gone, so another program can see that the file was left over, and
-    /// remove it.
+    /// Writes an entry to a temporary file, then renames the file. The temporary file is locked while it is written. If
+    /// the program is killed, the lock is gone, so another program can see that the file was left over, and remove it.
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {

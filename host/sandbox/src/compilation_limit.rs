@@ -4,12 +4,10 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The maximum number of compilations that run at the same time. There are two, so that one long compilation does not
-/// delay all others.
+/// The maximum number of concurrent compilations. There are two, so one long compilation does not delay all others.
 const PERMITS: usize = 2;
 
-/// Limits how many compilations run at the same time. The limit applies only after the program has begun to serve
-/// requests.
+/// Limits how many compilations run concurrently. The limit applies only after the program has begun to serve requests.
 pub(crate) struct CompilationLimit {
     /// The thread pool for compilations in this process. It is set when the program begins to serve requests, and empty
     /// if another process compiles.

@@ -146,9 +146,8 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // The hard limit is one above the soft limit, which is one second in the case of processor time. At the
-                // soft limit, the kernel sends the process a signal. If the process still runs at the hard limit, the
-                // kernel kills it.
+                // The hard limit is one above the soft limit, which is one second for processor time. At the soft
+                // limit, the process gets a signal. If the process still runs at the hard limit, the kernel kills it.
                 maximum: Some(most.saturating_add(1)),
             },
         )?;

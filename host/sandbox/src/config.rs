@@ -10,17 +10,15 @@ use crate::CallMeter;
 #[non_exhaustive]
 pub struct SandboxConfig {
     /// The maximum number of concurrent calls of all plugins together, from which all sizes of the engine's pool
-    /// follow. A slot for a call reserves address space from the start, but takes memory only while it is used. Default
-    /// 256.
+    /// follow. A call's slot reserves address space from the start, but takes memory only while in use. Default 256.
     pub calls_in_flight: u32,
     /// The maximum memory limit that a stage may set for its plugin, in bytes. Default 1 GiB.
     pub memory_limit_max: usize,
     /// The maximum size of a module, in bytes. Default 32 MiB.
     pub module_size_max: usize,
-    /// The program that compiles modules: started with the argument `compile`, it must call
-    /// [`compile`](crate::compile). It must be built with the same version of this crate. Default `None`: modules are
-    /// compiled in this process. There, the complexity of modules is limited, but a compilation that exceeds its time
-    /// cannot be stopped.
+    /// A program that compiles modules: started with the argument `compile`, it must call [`compile`](crate::compile).
+    /// It must be built with the same version of this crate. Default `None`: modules are compiled in this process.
+    /// There, the complexity of modules is limited, but a compilation that exceeds its time cannot be stopped.
     pub compiler: Option<PathBuf>,
     /// The maximum memory for compiling one component, in bytes. Default 2 GiB.
     pub compile_memory: u64,
@@ -30,8 +28,7 @@ pub struct SandboxConfig {
     /// compilation earlier. This limit only matters if a [`compiler`](Self::compiler) process hangs without using any
     /// processor time. So the limit can be long, and a large module does not fail on a busy machine. Default 1 h.
     pub prepare_timeout: Duration,
-    /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
-    /// s.
+    /// The maximum processor time of `describe` or `configure`. Wall-clock time may be ten times that. Default 10 s.
     pub configure_timeout: Duration,
     /// Answers calls of the interface `admittance:plugin/cluster`. Default `None`: plugins with the grant get the error
     /// `unavailable`.

@@ -80,8 +80,7 @@ mod filters {
                 libc::SYS_prctl,
                 vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
             ),
-            // The C function `abort` needs this system call. It is allowed only for signals that the process sends to
-            // itself.
+            // The C function `abort` needs this system call. It is allowed only for signals from the process to itself.
             (
                 libc::SYS_tgkill,
                 vec![first(SeccompCmpOp::Eq, process::id().into())?],

@@ -29,8 +29,7 @@ pub(crate) fn accepts(version: &str) -> bool {
         && numbers.next() == Some("1")
         && numbers.next().is_some_and(|patch| patch.parse::<u64>().is_ok())
         && numbers.next().is_none()
-        // A version that contains `-`, such as `0.1.0-rc.1`, is a pre-release. It is not compatible with any other
-        // version.
+        // A version that contains `-`, such as `0.1.0-rc.1`, is a pre-release. It is compatible with no other version.
         && !version.contains('-')
 }
 
@@ -153,8 +152,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// A string in a list counts as its content and this number of bytes, so that a list of many empty strings has a size
-/// too.
+/// A string in a list counts as its content and this number of bytes, so a list of many empty strings has a size too.
 const EACH: usize = 8;
 
 pub(crate) fn size(response: &types::Response) -> usize {

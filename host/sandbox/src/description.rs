@@ -50,9 +50,8 @@ pub enum Capability {
 }
 
 impl Description {
-    /// Lists the types of capabilities that the stage grants although the plugin does not declare them. Only the types
-    /// are compared: if the plugin declares an HTTP request to some origin, grants for all other origins count as
-    /// declared too.
+    /// Lists the capability types that the stage grants although the plugin does not declare them. Only the types are
+    /// compared: if the plugin declares an HTTP request to some origin, grants for other origins count as declared too.
     pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
         let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
         let granted = [

@@ -19,8 +19,7 @@ use crate::{
     store::CallState,
 };
 
-/// The number of ticks after which the ticker thread goes to sleep if no call is running. The next call wakes it. A
-/// tick is 1 ms.
+/// The number of ticks of 1 ms after which the ticker thread goes to sleep if no call runs. The next call wakes it.
 const IDLE_TICKS: u32 = 200;
 
 /// The pool's reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
@@ -29,8 +28,7 @@ pub(crate) mod per_call {
     pub(crate) const CORE_INSTANCES: u32 = 64;
     /// The maximum number of component instances in a call. Most calls need one; linked components need a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
-    /// The maximum number of memories in a call. A component that was linked from several components has a memory of
-    /// each.
+    /// The maximum number of memories in a call. A component linked from several components has a memory of each.
     pub(crate) const MEMORIES: u32 = 4;
     /// The maximum number of tables in a call. A plain Rust component has two.
     pub(crate) const TABLES: u32 = 4;
@@ -163,8 +161,7 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .max_tables_per_module(per_call::TABLES)
         .max_memories_per_module(per_call::MEMORIES)
         .table_elements(per_call::TABLE_ELEMENTS)
-        // The pool allows one page more than a plugin's limit on memory, because a snapshot has one page more than the
-        // plugin.
+        // The pool allows a page more than a plugin's memory limit, because a snapshot has a page more than the plugin.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
         // A slot keeps its memory pages when a call ends. If the next call is of the same plugin, the pages only have
         // to be reset, and need not be mapped again.

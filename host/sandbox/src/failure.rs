@@ -86,8 +86,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
 /// Returns a colon and the end of the plugin's standard error, where a panic writes its message.
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
-    // Rust ends the message of a panic with a hint on `RUST_BACKTRACE`. The hint does not apply to plugins, so it is
-    // left out.
+    // Rust ends a panic message with a hint on `RUST_BACKTRACE`. The hint does not apply to plugins, so it is left out.
     let text = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

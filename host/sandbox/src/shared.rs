@@ -18,8 +18,7 @@ pub struct SharedModule(pub(crate) Arc<SharedForms>);
 
 #[derive(Debug, Default)]
 pub(crate) struct SharedForms {
-    /// The compiled form of the instrumented module. Each preparation runs `configure` with it, and then takes a
-    /// snapshot.
+    /// The compiled form of the instrumented module. Each preparation runs `configure` with it, then takes a snapshot.
     pub(crate) instrumented: OnceCell<Bytes>,
     /// A template is a snapshot with a filler in place of its data. This is the digest of the template that was
     /// compiled last, and its compiled form.

@@ -262,8 +262,7 @@ struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
     components: u32,
     nested: Vec<NestedComponent>,
-    /// An entry for each instantiation: the index of the component that is instantiated, and the index of the new
-    /// instance.
+    /// An entry for each instantiation: the index of the instantiated component, and the index of the new instance.
     instantiations: Vec<(u32, u32)>,
 }
 

@@ -66,8 +66,7 @@ impl SnapshotTemplate {
     }
 }
 
-/// Splits a module or component into sections. Components may be nested, but only to the depth that the complexity
-/// check allows.
+/// Splits a module or component into sections. Components may be nested as deep as the complexity check allows.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -228,8 +227,7 @@ impl<'a> DataPart<'a> {
 
 /// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
 fn filler(number: usize, length: usize) -> Vec<u8> {
-    // This is 2^64, divided by the golden ratio. It is an odd number, so its multiples are all different even modulo
-    // 2^64.
+    // This is 2^64, divided by the golden ratio. It is odd, so its multiples are all different even modulo 2^64.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;
     (1_u64..)

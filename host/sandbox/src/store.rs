@@ -73,8 +73,7 @@ pub(crate) struct StoreParameters<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) recorder: Option<&'a ResponseRecorder>,
     pub(crate) deadline: Deadline,
-    /// The guest is stopped when the processor time of this thread reaches this value. So the guest must stay on this
-    /// thread.
+    /// The guest is stopped when this thread's processor time reaches this value. So the guest must stay on the thread.
     pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
@@ -135,8 +134,7 @@ impl CallState {
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            // tokio's own `yield_now` also lets the runtime poll I/O and timers, in contrast to the plain yield of
-            // wasmtime.
+            // tokio's own `yield_now` also lets the runtime poll I/O and timers, in contrast to wasmtime's plain yield.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
@@ -170,8 +168,7 @@ impl CallState {
         self.table.is_empty()
     }
 
-    /// Gives the guest the grants of its stage. This is called when an instance has run `configure` and is going to run
-    /// `admit`.
+    /// Gives the guest its stage's grants. This is called when an instance has run `configure` and will run `admit`.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
         // The WASI context was created without the grants. It is created again when it is needed next, now with the

@@ -25,9 +25,8 @@
 //! probe failed becomes ready too.
 //!
 //! Nodes are read with the capability `cluster("v1/Node")`, each once per request, and only for addresses that are not
-//! ready. Addresses of a Node that does not exist are not changed. If Nodes cannot be read, the call fails, and the
-//! stage's failure policy applies. Requests for subresources are ignored: an update of `nodes/status` cannot change
-//! taints.
+//! ready. Addresses of a missing Node are not changed. If Nodes cannot be read, the call fails, and the stage's failure
+//! policy applies. Requests for subresources are ignored: an update of `nodes/status` cannot change taints.
 //!
 //! [SuperEdge]: https://github.com/superedge/superedge
 

@@ -102,8 +102,7 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// Returns whether the reference begins with a prefix. Upper and lower case of the registry are the same, as in
-    /// host names.
+    /// Returns whether the reference begins with a prefix. The case of the registry does not matter, as in host names.
     pub(crate) fn has_prefix(&self, prefix: &ReferencePrefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
@@ -212,8 +211,7 @@ impl ReferencePrefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// Returns a measure for comparing prefixes. If several prefixes match a reference, the one with the longest path
-    /// is used.
+    /// Returns a measure for comparing prefixes. If several match a reference, the one with the longest path is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }

@@ -57,8 +57,7 @@ pub(crate) fn rewrites(
         }
     }
     for (key, rewrite) in &read {
-        // If another rule covers the result of this rule, the image would be rewritten a second time. This is a
-        // mistake.
+        // If another rule covers the result of this rule, the image would be rewritten twice. This is a mistake.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],

@@ -1,8 +1,7 @@
 //! OPA's `regex.globs_match`: whether any text matches both globs.
 //!
-//! A glob consists of characters, `.` for any character, `[a-z]` for one of several, and `\` before a special
-//! character. `*` after one of these repeats it any number of times, and `+` at least once. Empty text does not count
-//! as a match.
+//! Globs consist of characters, `.` for any character, `[a-z]` for one of several, and `\` before a special character.
+//! `*` after one of these repeats it any number of times, and `+` at least once. Empty text does not count as a match.
 
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
@@ -24,8 +23,7 @@ impl GlobPart {
     }
 }
 
-/// Returns whether any text matches both globs; `None` if one of them is invalid, or if they are too long to be
-/// compared.
+/// Returns whether any text matches both globs; `None` if one of them is invalid, or if they are too long to compare.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {

@@ -9,8 +9,7 @@
 //! - a second body of a rule, `violation[...] { ... } { ... }`, gets its own head;
 //! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so
 //!   for all negated calls and comparisons, but on the sides of `==` and `=`, it binds only calls;
-//! - `any(x, result)` becomes `result = any(x)`, because regorus does not accept the result as an argument of an added
-//!   function.
+//! - `any(x, result)` becomes `result = any(x)`, because regorus rejects the result as an argument of added functions.
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
@@ -105,8 +104,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
         };
         if is_root {
             // `data.inventory` is replaced with a field of the input. If a policy imports `data.inventory`, it may use
-            // the short name `inventory` from then on. So `as inventory` is added, unless the policy gives another
-            // name.
+            // the short name `inventory` from then on. So `as inventory` is added unless the policy gives another name.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));

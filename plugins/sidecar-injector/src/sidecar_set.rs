@@ -1,8 +1,7 @@
 //! The injection of a SidecarSet of OpenKruise into Pods that are created.
 //!
 //! An injected container replaces a container of the Pod with the same name and has the variable `IS_INJECTED`, as in
-//! OpenKruise. Only the volumes that an injected container uses are added. Containers and volumes get the defaults of
-//! OpenKruise.
+//! OpenKruise. Only volumes that injected containers use are added. Containers and volumes get OpenKruise's defaults.
 
 mod defaults;
 mod pod;

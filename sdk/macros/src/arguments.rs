@@ -115,8 +115,7 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     Punctuated::parse_terminated(&content)
 }
 
-/// Parses a list of resources such as `apps/v1/deployments`. Resources of the same group and version are put into one
-/// rule.
+/// Parses a list of resources such as `apps/v1/deployments`. Resources of the same group and version form one rule.
 fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {

@@ -104,8 +104,7 @@ impl Resources<'_> {
         self.limits.as_ref()?.0.get(resource)
     }
 
-    /// Returns the amount of a resource that is reserved for the container, such as `250m`. The text is the same as in
-    /// the object.
+    /// Returns the amount of a resource reserved for the container, such as `250m`. The text is as in the object.
     pub fn request(&self, resource: &str) -> Option<&str> {
         self.requests.as_ref()?.0.get(resource)
     }

@@ -78,8 +78,7 @@ impl Partial {
             .sealed(StoreEntryKind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
         // If the machine crashes, the file can have gaps. The validator (`ETag`) cannot reveal them, because it only
-        // identifies the version on the server. So a validator that was recorded before the last restart of the machine
-        // is not used.
+        // identifies the version on the server. So a validator recorded before the machine's last restart is not used.
         let validator = recorded.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())

@@ -9,12 +9,10 @@ use super::{
 };
 
 /// A pattern of module references. `**` matches all references, and `https://**` all of one scheme. Any other pattern
-/// is `file:`, `https://` or `oci://`, followed by a path. In the path, `*` matches any characters except `/`. `**`
-/// must be a whole part, and matches any number of parts. A host may begin with `*.`, which stands for exactly one
-/// label.
+/// is `file:`, `https://` or `oci://`, followed by a path. In the path, `*` matches any characters but `/`. `**` must
+/// be a whole part, and matches any number of parts. A host may begin with `*.`, which stands for exactly one label.
 ///
-/// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after symbolic
-/// links.
+/// An artifact's tag and digest and a URL's query are ignored; a file is matched by its path after symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{text}")]
 pub struct SourcePattern {

@@ -33,8 +33,7 @@ impl Store {
         self.record(reference, name(reference))
     }
 
-    /// Reads the record that this reference was resolved to this module, even if it was later resolved to another
-    /// module.
+    /// Reads the record that the reference was resolved to the module, even if it was later resolved to another module.
     pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
         self.record(reference, name_with(reference, module))
             .filter(|resolution| resolution.module == module)

@@ -159,8 +159,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Reads the configured [`SwitchMode`]. The mode `Together` is a mistake if the replicas have no leader that
-/// coordinates them.
+/// Reads the configured [`SwitchMode`]. The mode `Together` is a mistake if no leader coordinates the replicas.
 fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {

@@ -13,8 +13,7 @@ use admittance_fleet::{PolicyStore, PolicySystem};
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, FrontConfig, config::parse_lease};
 
-/// The definitions that the Kubernetes cluster stores as resources of the group `admittance.dev`, such as
-/// `admissionchains`.
+/// The definitions that Kubernetes stores as resources of the group `admittance.dev`, such as `admissionchains`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesResources {
     /// The modules, webhooks and grants that `namespacedadmissionchains` may use.

@@ -25,9 +25,8 @@ const LABELS: usize = 64;
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the reader of the cluster if the plugin may read this kind of object. An inner error is the result of
-    /// the plugin's own call, and the plugin can go on. An outer error, such as for a missing grant, ends the call of
-    /// the plugin.
+    /// Returns the cluster's reader if the plugin may read this kind of object. An inner error is the result of the
+    /// plugin's own call, and the plugin can go on. An outer error, such as a missing grant, ends the plugin's call.
     fn granted_reader(
         &self,
         api_version: String,

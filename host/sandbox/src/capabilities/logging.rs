@@ -201,8 +201,7 @@ impl GuestLines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // This line does not fit into the log. All later lines are dropped too, even shorter ones, so that the log
-            // has no gaps.
+            // This line does not fit into the log. To avoid gaps, all later lines are dropped too, even shorter ones.
             self.left.lines = 0;
             return;
         }

@@ -19,8 +19,7 @@ const RANDOM_MAX: u64 = 64 << 10;
 /// Links all interfaces of WASI except the one for environment variables, which `link_environment` links.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
-    // `add_to_linker_proxy_interfaces_async` leaves out the following interfaces, but Rust's standard library needs
-    // them.
+    // `add_to_linker_proxy_interfaces_async` leaves out these interfaces, but Rust's standard library needs them.
     cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_output::add_to_linker::<_, WasiCli>(into, CallState::cli)?;

@@ -96,8 +96,7 @@ impl Totals {
 
 struct FunctionCost<'a> {
     types: &'a Types,
-    /// The blocks that are open at the current instruction. Each number says how many values a branch to the block
-    /// carries.
+    /// The blocks open at the current instruction. Each number says how many values a branch to the block carries.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

@@ -1,8 +1,7 @@
 //! Decides whether a policy may trust a certificate. The decisions are the same as those of Kubewarden's policy server.
 //!
 //! The cost depends on the certificates, which the policy chooses: certificates with equal names multiply the possible
-//! paths, and each signature takes up to 1 ms. So the number of certificates and the number of verification steps are
-//! limited.
+//! paths, and each signature takes up to 1 ms. So the numbers of certificates and of verification steps are limited.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

@@ -27,8 +27,7 @@ const BINDING: &str = "kubewarden";
 /// The maximum size of a policy's query about the cluster, images or addresses, and of its log events, in bytes.
 const QUESTION: usize = 256 << 10;
 
-/// The arguments of a host call: four pairs of an address and a length, for the binding, the namespace, the operation
-/// and the payload.
+/// The arguments of a host call: four pairs of address and length, for the binding, namespace, operation and payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Answers a host call of a policy; returns false if the answer is an error message for the policy. If the stage does
@@ -112,8 +111,7 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 }
 
 fn log(state: &CallState, payload: &[u8]) {
-    // An event of more than `QUESTION` bytes would not fit into the log. It is not parsed, and the log counts it as a
-    // dropped line.
+    // An event of more than `QUESTION` bytes does not fit into the log. It is not parsed, and counts as a dropped line.
     let whole = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = whole.and_then(|whole| serde_json::from_slice::<Map<String, Value>>(whole).ok());
     let Some(mut event) = event else {

@@ -95,8 +95,7 @@ impl PolicyMetadata {
                     "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
-            // The module has no metadata. A waPC policy may lack it, because its imports already show that it is a
-            // policy.
+            // The module has no metadata. A waPC policy may lack it, because its imports show that it is a policy.
             None if imports_wapc => MetadataSection::default(),
             None => {
                 return Err(Error::Unusable(

@@ -75,8 +75,7 @@ impl<'a> ParsedComponent<'a> {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
                         // This core function comes after a lifted function. A merge would move it in front of the
-                        // lifted function, but it may need items that are defined in between. So such a component is
-                        // not merged.
+                        // lifted function, but it may need items defined in between. So such a component is not merged.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }

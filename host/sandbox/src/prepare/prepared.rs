@@ -23,8 +23,7 @@ pub struct Prepared {
 pub(crate) enum NativeCode {
     #[debug("{} bytes", _0.len())]
     Memory(Bytes),
-    /// A file that begins with the code. Because it is mapped into memory, nobody may write to it again, but it may be
-    /// removed.
+    /// A file that begins with the code. It is mapped into memory: nobody may write to it again, but it may be removed.
     #[debug("{_0:?}")]
     File(PathBuf),
 }
@@ -67,8 +66,7 @@ impl Prepared {
 
     /// Creates a plugin from its [header](Self::header) and its native code.
     ///
-    /// The code runs with all rights of this program. So if it comes from disk, nobody else may be able to change it
-    /// there.
+    /// The code runs with all rights of this program. So if it comes from disk, nobody else may be able to change it.
     ///
     /// # Errors
     ///

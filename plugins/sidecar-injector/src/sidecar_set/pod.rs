@@ -90,8 +90,7 @@ impl PodContainer<'_> {
         Ok(())
     }
 
-    /// Adds the volume devices of this container to `devices`. If OpenKruise has injected the container, nothing is
-    /// added.
+    /// Adds the volume devices of this container to `devices`. If OpenKruise injected the container, nothing is added.
     pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
         if !self.is_injected()? {
             for raw in self.volume_devices.iter().flatten() {

@@ -39,8 +39,7 @@ struct EntryKind {
 }
 
 /// Builds a bundle from the parts of a signature. `log` is the promise of a log to include the signature. If it is
-/// missing, the bundle is built all the same, but is refused when it is verified: nothing proves the time of the
-/// signature.
+/// missing, the bundle is still built, but is refused when it is verified: nothing proves the time of the signature.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,

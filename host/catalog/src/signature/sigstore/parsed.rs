@@ -108,8 +108,7 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Returns the bytes with which a bundle must be verified: the signed payload if there is one, and otherwise
-    /// `artifact`.
+    /// Returns the bytes with which to verify a bundle: the signed payload if there is one, and otherwise `artifact`.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,

@@ -114,8 +114,7 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
 }
 
 /// Parses the name of a header for requests that read a stored object. Headers such as `If-None-Match`, `Accept` and
-/// `Range` are refused, because they can make the server reply with another version of the object, or with a part of
-/// it.
+/// `Range` are refused, because they can make the server reply with another version of the object, or a part of it.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]
