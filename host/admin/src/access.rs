@@ -113,8 +113,7 @@ impl AdminAccess {
         Self(Arc::new(policy))
     }
 
-    /// Authenticates the client of a request, and returns the client with its role. Fails if that role does not include
-    /// `needed`.
+    /// Authenticates and returns the client of a request, with its role. Fails if that role does not include `needed`.
     pub(crate) fn admit(&self, head: &Parts, needed: AdminRole) -> Result<(Caller, AdminRole), AccessDenied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(AccessDenied::Closed),
@@ -169,8 +168,7 @@ impl AdminAccess {
     }
 }
 
-/// A token takes precedence over a certificate, because clients send a token on purpose, but a certificate
-/// automatically.
+/// A token takes precedence over a certificate, because clients send tokens on purpose, but certificates automatically.
 fn authenticate(
     head: &Parts,
     tokens: &[AdminToken],

@@ -78,8 +78,7 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The parts of the driver that the admin port needs. The admin port shows their state, and its users can change some
-/// of it.
+/// The parts of the driver that the admin port needs. The port shows their state, and its users can change some of it.
 #[derive(derive_more::Debug)]
 #[debug("Sources {{ is_stopping: {is_stopping:?}, .. }}")]
 pub struct AdminSources {
@@ -87,8 +86,7 @@ pub struct AdminSources {
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns why the driver is not ready for requests. A driver that is stopping is recognized by `is_stopping`
-    /// instead.
+    /// Returns why the driver is not ready for requests. A stopping driver is recognized by `is_stopping` instead.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// Returns the body of `/healthz` if the front end has its own; if not, the body is `ok`.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,

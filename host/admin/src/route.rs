@@ -287,8 +287,7 @@ impl Route {
 }
 
 impl<P, Q, B> Call<P, Q, B> {
-    /// Returns the value of type `T` in [`AdminSources::extensions`](crate::AdminSources::extensions), where front ends
-    /// put it.
+    /// Returns the `T` that front ends put in [`AdminSources::extensions`](crate::AdminSources::extensions).
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
         self.api.sources.extensions.get()
     }

@@ -54,8 +54,7 @@ pub struct TokenFile(FileValue<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // A file that is invalid when the program starts is an error. If the file becomes invalid later, only its token
-        // is refused.
+        // A file must be valid when the program starts. If the file becomes invalid later, only its token is refused.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {

@@ -36,8 +36,7 @@ const PASSAGE: &str = "definitions";
 
 /// Serves requests about definitions of hooks. Cheap to clone; lives as long as the driver.
 ///
-/// These requests do not pass through the chains. If a chain refuses every request, users can therefore still repair
-/// it.
+/// These requests do not pass through the chains. If a chain refuses every request, users can thus still repair it.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 

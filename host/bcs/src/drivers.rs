@@ -53,15 +53,13 @@ pub struct Drivers {
     own: OnceLock<HeldRegistration>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
-    /// Whether the last attempt to write the target has failed. If the next attempt fails too, that failure is not
-    /// logged.
+    /// Whether the last attempt to write the target failed. If the next attempt fails too, that failure is not logged.
     has_failed: AtomicBool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The parent node of the drivers' nodes: its version, and the target that is written in it. `None` if the node
-    /// does not exist.
+    /// The parent node of the drivers' nodes: its version, and the target in it. `None` if the node does not exist.
     parent: Option<(i32, Option<Digest>)>,
     /// The reports by the names of the drivers' nodes; `None` for a report that cannot be parsed.
     drivers: BTreeMap<String, Option<DriverEntry>>,

@@ -40,8 +40,7 @@ pub enum Code {
     Database = 1_405_062,
     /// bcs-api could not convert a body from YAML to JSON.
     Yaml = 1_405_065,
-    /// A request for definitions failed for a reason that has no code of its own. BCS's scheduler replies with this
-    /// code.
+    /// A request for definitions failed for a reason without a code of its own. BCS's scheduler replies with this code.
     Scheduler = 1_405_200,
     ResourceExists = 1_405_201,
     NotFound = 1_405_202,

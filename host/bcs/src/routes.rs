@@ -98,8 +98,7 @@ pub struct RouteCall {
 }
 
 impl RouteCall {
-    /// Returns the parsed template of the scheduler's path and query. Never `None`: a test checks the templates of all
-    /// routes.
+    /// Returns the parsed template of the scheduler's path and query. Never `None`: a test checks all templates.
     pub(crate) fn target(&self) -> Option<SchedulerTarget> {
         SchedulerTarget::parse(self.target)
     }

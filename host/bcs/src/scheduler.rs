@@ -115,8 +115,7 @@ impl SchedulerForwarder {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // The rest of the client's body is read too, because a client that is still sending might not look
-                    // at the reply.
+                    // The rest of the body is read too, because a client that is still sending might miss the reply.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -159,8 +158,7 @@ impl SchedulerForwarder {
                 head.headers.append(&name, value.clone());
             }
         }
-        // Some servers require the header `Content-Length` in a POST or PUT, even if the body is empty (RFC 9110,
-        // section 8.6).
+        // Some servers require `Content-Length` in a POST or PUT, even if the body is empty (RFC 9110, section 8.6).
         let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
             head.headers.insert(CONTENT_LENGTH, length.into());

@@ -77,8 +77,7 @@ static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
 /// Decides how a request that passed the chains is forwarded. Some routes need the body for this decision. If `body` is
-/// `None` for such a route, the result is `None` too: the caller must then collect the body and call this function
-/// again.
+/// `None` for such a route, the result is `None` too: the caller must collect the body and call this function again.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,

@@ -172,8 +172,7 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // Each round reverses the order of the versions. After an odd number of rounds, one more reversal restores the
-    // original order.
+    // Each round reverses the versions. After an odd number of rounds, one more reversal restores the original order.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }

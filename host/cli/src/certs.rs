@@ -202,8 +202,7 @@ fn authority(
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
             // ca.pem is replaced first, and ca.key after it. If the program is interrupted in between, ca.key is still
-            // the key of the previous CA. This works, because the new ca.pem contains the certificate of the previous
-            // CA too.
+            // the key of the previous CA. This works: the new ca.pem contains the certificate of the previous CA too.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;

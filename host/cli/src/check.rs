@@ -404,8 +404,7 @@ mod tests {
         let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: \
                      [{ operations: [UPDATE], resources: [services], kinds: [Service] }]\n  stages: [{ name: s, plugin: \
                      { source: 'file:s.wasm' } }]\n";
-        // (configuration, name of the chain's file, text of the chain, whether configuration and chain are valid,
-        // expected message)
+        // (configuration, chain's file name, chain's text, whether configuration and chain are valid, expected message)
         for (config, name, chain, is_valid, expected) in [
             (config.to_owned(), "a.yaml", chain.to_owned(), true, None),
             (

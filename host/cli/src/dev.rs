@@ -165,8 +165,7 @@ fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -
     let mut directories = vec![project.join("src"), project.join("tests")];
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        // Symbolic links are skipped because they could form cycles, and `__pycache__` because Python writes to it
-        // during tests.
+        // Symbolic links are skipped because they can form cycles, and `__pycache__` because Python tests write to it.
         let below = entries.filter(|entry| {
             entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "__pycache__"
         });

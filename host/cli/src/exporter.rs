@@ -48,8 +48,7 @@ impl ExportedMetrics {
         self.0.iter().map(PrometheusHandle::render).collect()
     }
 
-    /// Sorts the samples of histograms into their buckets. Must be called at intervals, because samples fill the memory
-    /// until then.
+    /// Sorts histogram samples into buckets. Must be called at intervals, because samples fill the memory until then.
     pub(crate) fn run_upkeep(&self) {
         self.0.iter().for_each(PrometheusHandle::run_upkeep);
     }
@@ -83,9 +82,8 @@ impl Exporter {
         ExportedMetrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Returns the recorder for a metric, and the key under which the metric is recorded. If a label of the metric has
-    /// a new value, but there are already as many values of this label as allowed, the key contains `other` in place of
-    /// the new value.
+    /// Returns the recorder for a metric, and the key under which the metric is recorded. If a label has a new value,
+    /// but the label already has as many values as allowed, the key contains `other` instead of the new value.
     fn recorder_and_key<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {

@@ -66,8 +66,7 @@ pub(crate) fn program() -> Command {
     program.help_template(template)
 }
 
-/// Writes a heading and a list of commands. clap formats the list, so that it looks like the lists of commands that
-/// clap makes itself.
+/// Writes a heading and a list of commands. clap formats the list, so it looks like the lists that clap makes itself.
 fn add_group<'a>(template: &mut String, heading: &str, commands: impl Iterator<Item = &'a Command>) {
     let group = Command::new("group")
         .help_template("{subcommands}")

@@ -14,8 +14,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// Writes the time between two moments in its two largest units, such as `42s` or `3h20m`; `0s` if `to` is before
-/// `from`.
+/// Writes the time between two moments in its two largest units (`42s` or `3h20m`); `0s` if `to` is before `from`.
 pub(crate) fn age(from: Moment, to: Moment) -> String {
     let seconds = to.0.duration_since(from.0).unwrap_or_default().as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

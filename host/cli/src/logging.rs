@@ -61,8 +61,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
     // When the cluster or ZooKeeper cannot be reached, this program logs that once and says what to do. The client
-    // libraries would also log a warning for every failed attempt. So at the levels `info` and `warn`, these libraries
-    // log only errors.
+    // libraries would also warn of every failed attempt. So at `info` and `warn`, these libraries log only errors.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }

@@ -20,8 +20,7 @@ use crate::{
 /// The files and commands of projects in one language. The commands run in the project's directory.
 #[derive(Debug)]
 struct Language {
-    /// The files of a project outside its directories `src` and `tests`. The first of them is the manifest, such as
-    /// `Cargo.toml`.
+    /// The files of a project outside `src` and `tests`. The first of them is the manifest, such as `Cargo.toml`.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
@@ -57,8 +56,7 @@ enum BuiltComponent {
     OfCargo,
     File {
         path: &'static str,
-        /// The path of a file that describes the last build. A comparison with it shows whether the project has changed
-        /// since.
+        /// The path of a file that describes the last build. A comparison shows whether the project has changed since.
         record: &'static str,
     },
 }
@@ -105,8 +103,7 @@ const LANGUAGES: [Language; 4] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // The directory `.venv` alone would not suffice. If Python has no pip, `venv` creates the directory and
-                // then fails.
+                // `.venv` alone would not suffice. If Python has no pip, `venv` creates the directory and then fails.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],

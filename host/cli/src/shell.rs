@@ -37,8 +37,7 @@ impl CompletionsArguments {
     }
 }
 
-/// The environment variable by which a shell's completion script asks this program for completions. Its value is the
-/// name of the shell.
+/// The environment variable by which a shell's completion script asks for completions. Its value is the shell's name.
 const REQUEST: &str = "ADMITTANCE_COMPLETE";
 
 /// If a shell's completion script has started the program, completes the command line and exits.

@@ -1,5 +1,4 @@
-//! Simulates a cluster and HTTP servers. Plugins use them in commands such as `run` and `test`, which need no running
-//! driver.
+//! Simulates a cluster and HTTP servers. Plugins use them in commands such as `run` and `test`, which need no driver.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -168,8 +167,7 @@ impl HttpSender for SimulatedSurroundings {
     }
 }
 
-/// Reads a list of answers to HTTP requests. An entry of the list may also be the name of a file, which contains
-/// further answers.
+/// Reads a list of answers to HTTP requests. An entry of the list may also name a file with further answers.
 pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let read = |entry: &Node<'_>| {
         if entry.json().is_string() {

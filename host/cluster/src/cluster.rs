@@ -64,14 +64,12 @@ impl Cluster {
         })))
     }
 
-    /// Starts to watch namespaces, because chains need their labels. Without this call, the first lookup starts the
-    /// watch.
+    /// Starts to watch namespaces: chains need their labels. Without this call, the first lookup starts the watch.
     pub fn watch_namespaces(&self) {
         self.0.namespaces.start(&self.0.runtime);
     }
 
-    /// Starts to watch these kinds, which plugins may read. A kind that is not listed here is watched from its first
-    /// lookup on.
+    /// Starts to watch these kinds, which plugins may read. Any other kind is watched from its first lookup on.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
         for kind in kinds.into_iter().filter(|kind| !kind.is_access_review()) {
             self.0.kinds.start(kind, &self.0.runtime);

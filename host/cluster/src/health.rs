@@ -28,8 +28,7 @@ pub enum WatchState {
     Watching,
     /// The API server cannot be watched now. The watch is retried at least every 30 s.
     Down,
-    /// The API server does not allow the watch. Every lookup is sent to the server, and the watch is retried every
-    /// minute.
+    /// The API server forbids the watch. Every lookup is sent to the server, and the watch is retried every minute.
     Refused,
 }
 
@@ -157,8 +156,7 @@ impl WatchHealth {
         }
     }
 
-    /// Returns when a watch that the API server has accepted has stayed open for `CONFIRM_AFTER`. Only then does a
-    /// watch count as up.
+    /// Returns when a watch that the API server accepted has stayed open for `CONFIRM_AFTER`. Only then is a watch up.
     pub(crate) async fn confirmed(&self) {
         loop {
             let accepted = self.now.lock().accepted;

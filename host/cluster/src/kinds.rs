@@ -291,8 +291,7 @@ pub(crate) enum Start {
     /// The previous page came from the cache. Its last object has this key, and the next page begins after it.
     #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
-    /// The previous page came from the API server, together with this token. The API server returns the next page for
-    /// the token.
+    /// The previous page came from the API server, with this token. The API server returns the next page for the token.
     #[display("s{_0}")]
     OfServer(String),
 }

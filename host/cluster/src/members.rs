@@ -1,5 +1,4 @@
-//! The replicas of a program. Each replica holds a Lease of its own, and reports its state in the annotations of that
-//! Lease.
+//! The replicas of a program. Each replica holds a Lease of its own, and reports its state in that Lease's annotations.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,8 +32,7 @@ pub type Annotations = BTreeMap<String, String>;
 
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The Leases of all replicas of this program, including the Lease that this replica holds. Lives as long as the
-/// program.
+/// The Leases of all replicas of this program, including this replica's Lease. Lives as long as the program.
 #[derive(Debug)]
 pub struct ReplicaMembers {
     connection: Connection,

@@ -65,8 +65,7 @@ impl RequestError {
         }
     }
 
-    /// Returns the message of the error. If the account lacks a permission, the message says that `permission` is
-    /// needed.
+    /// Returns the error's message. If the account lacks a permission, the message says that `permission` is needed.
     pub(crate) fn advice(&self, permission: &str) -> String {
         match self {
             Self::Forbidden(words) => format!("{words}; {permission}"),

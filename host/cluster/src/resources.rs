@@ -62,8 +62,7 @@ pub enum ResourceError {
     Conflict(String),
     #[error("{0}")]
     Refused(String),
-    /// The API server is unreachable or does not answer. If the request was a write, it is unknown whether it took
-    /// effect.
+    /// The API server is unreachable or does not answer. It is unknown whether a write took effect.
     #[error("{0}")]
     Unavailable(String),
     /// An [edit](WatchedResources::edit) was sent, and it is unknown whether it has taken effect.
@@ -80,8 +79,7 @@ impl ResourceError {
 
 /// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends the watch on them.
 ///
-/// Every read is a request to the API server. The watch only signals that something other than the status of a resource
-/// has changed.
+/// Every read is a request to the API server. The watch only signals changes outside the status of a resource.
 #[derive(Clone, Debug)]
 pub struct WatchedResources(Arc<Inner>);
 
@@ -206,8 +204,7 @@ impl WatchedResources {
         }
     }
 
-    /// Creates a resource of this name, whose other fields are set by `set`. If its namespace does not exist, creates
-    /// it first.
+    /// Creates a resource of this name; `set` sets its other fields. If its namespace is missing, creates it first.
     ///
     /// # Errors
     ///
@@ -282,8 +279,7 @@ impl WatchedResources {
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Replaces `found`, or creates a resource of this name if `found` is `None`. `set` sets the fields of the
-    /// resource.
+    /// Replaces `found`, or creates a resource of this name if `found` is `None`. `set` sets the resource's fields.
     pub async fn put(
         &self,
         namespace: &str,

@@ -231,8 +231,7 @@ mod tests {
                 ("ClusterRole", "scaler"),
                 json!([{"kind": "Group", "name": "dev"}]),
             ),
-            // The next two bindings have no effect: the role `web` is in another namespace, and the role `gone` does
-            // not exist.
+            // The next two bindings have no effect: the role `web` is in another namespace, and `gone` does not exist.
             binding(
                 "RoleBinding",
                 Some("ops"),

@@ -81,9 +81,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
-    /// Returns an HTTP request that the dialect reads as `request`. It has no credentials. If `request` is `None`,
-    /// returns an example. Returns `None` if `request` cannot be expressed as HTTP; the default implementation always
-    /// returns `None`.
+    /// Returns an HTTP request without credentials that the dialect reads as `request`. If `request` is `None`, returns
+    /// an example. Returns `None` if `request` cannot be expressed as HTTP; the default implementation always does.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
@@ -118,8 +117,7 @@ pub struct Inspection {
     pub resource: Option<Arc<GroupVersionResource>>,
     /// The kind, if the head of the request contains it.
     pub kind: Option<Arc<str>>,
-    /// Data that the dialect needs later: [`Dialect::classify`] stores it, and [`Dialect::read`] and [`Dialect::write`]
-    /// use it.
+    /// Data that [`Dialect::classify`] stores for [`Dialect::read`] and [`Dialect::write`].
     pub detail: Extensions,
 }
 

@@ -132,8 +132,7 @@ impl EndReason<'_> {
         }
     }
 
-    /// Adds the header `Retry-After`, with at least one second, if the front end is overloaded. Returns other replies
-    /// unchanged.
+    /// Adds `Retry-After`, with at least one second, if the front end is overloaded. Returns other replies unchanged.
     #[must_use]
     pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
         if let Self::Overloaded { retry_after, .. } = self {

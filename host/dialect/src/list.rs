@@ -47,8 +47,7 @@ pub enum NextToken {
     Pointer(Pointer),
 }
 
-/// The request that fetches the whole object of an item. It is needed if the items of a list contain only a part of
-/// their objects.
+/// The request that fetches the whole object of an item. It is needed if list items contain only part of their objects.
 #[derive(Clone, Debug)]
 pub struct ItemObjectRequest {
     /// The path and query of the request that fetches the object.
@@ -164,8 +163,7 @@ fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
 }
 
 impl ListRoute {
-    /// Checks the request that would create the object of an item: the dialect must read the request as a creation or
-    /// an update.
+    /// Checks the request to create the object of an item: the dialect must read the request as a creation or update.
     ///
     /// # Errors
     ///

@@ -5,8 +5,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathTemplate<P> {
-    /// Each placeholder with the text before it. In `/v1/job/{id}/plan`, the placeholder is `{id}` and the text is
-    /// `/v1/job/`.
+    /// Each placeholder with the text before it. In `/v1/job/{id}/plan`, `{id}` has the text `/v1/job/`.
     parts: Vec<(String, P)>,
     end: String,
 }

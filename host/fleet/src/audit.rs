@@ -1,5 +1,4 @@
-//! Audits objects that are in the cluster already: evaluates the chains for each object, and reports what they would
-//! refuse or change.
+//! Audits objects in the cluster: evaluates the chains for each object, and reports what they would refuse or change.
 
 mod auditor;
 mod client;

@@ -62,8 +62,7 @@ struct StatusWrite {
 }
 
 impl Leader {
-    /// Creates the leader's tasks, and a candidate in the election with this Lease. Returns `None` if no task is
-    /// configured.
+    /// Creates the leader's tasks, and a candidate in the election with this Lease. `None` if no task is configured.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -99,8 +98,7 @@ impl Leader {
         self.election.status()
     }
 
-    /// Returns the replicas that take part in this election. All of them switch to a new table of chains at the same
-    /// time.
+    /// Returns the replicas that take part in this election. All switch to a new table of chains at the same time.
     pub fn replicas(&self) -> Replicas {
         Replicas::new(Leases::new(self.election.clone()))
     }
@@ -146,8 +144,7 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // The leader decides when the steps of rollouts begin. If no other replica is the leader, this replica
-                // decides it.
+                // The leader decides when rollout steps begin. If no other replica leads, this replica decides it.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}

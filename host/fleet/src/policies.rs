@@ -16,8 +16,7 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// The interval at which the kinds of policies are discovered. It is short because each new template of Gatekeeper
-/// defines a kind.
+/// The interval at which policy kinds are discovered. It is short because each new Gatekeeper template defines a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
 /// The pause before a missing kind is looked for again. An API server that just started may not list all kinds.

@@ -1,5 +1,4 @@
-//! Builds the webhook configurations for chains. `kubernetes manifests` prints them, and the leader writes them to the
-//! API server.
+//! Builds the webhook configurations for chains. `kubernetes manifests` prints them, and the leader registers them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,8 +26,7 @@ pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
 const SYSTEM_NAMESPACE: &str = "kube-system";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// The settings from which the webhook configurations are built: how the API server reaches this program, and which
-/// requests it sends.
+/// The settings of the webhook configurations: how the API server reaches this program, and which requests it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookRegistration {
     /// The name of this program's Service and of its webhook configurations.
@@ -40,8 +38,7 @@ pub struct WebhookRegistration {
     pub timeout: Option<u8>,
     /// The failure policy of the webhooks. `None` derives it from the stages.
     pub failure_policy: Option<FailurePolicy>,
-    /// Namespaces that are excluded from the webhooks, in addition to the cluster's system namespaces and the namespace
-    /// of this program.
+    /// Namespaces excluded from the webhooks, besides the cluster's system namespaces and this program's namespace.
     pub excluded_namespaces: Vec<String>,
     pub includes_kube_system: bool,
     /// Whether the API server supports match conditions.

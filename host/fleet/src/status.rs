@@ -201,8 +201,7 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
 }
 
 /// Returns the number of the revision for a status. Each replica counts revisions on its own, so a new leader may have
-/// another number for the same definition. The number in the last status is therefore kept until the definition
-/// changes.
+/// another number for the same definition. The number in the last status is thus kept until the definition changes.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)

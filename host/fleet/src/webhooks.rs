@@ -188,8 +188,7 @@ impl Webhooks {
     }
 
     /// Keeps the certificate up to date. If this program issues the certificate, serves the newest one. If the
-    /// certificate is in files, reloads its CAs whenever their file changes. Runs in every replica, and never
-    /// completes.
+    /// certificate is in files, reloads its CAs when their file changes. Runs in every replica, and never completes.
     pub async fn follow(&self) {
         match &self.0.trust {
             WebhookTrust::Own(secret) => secret.follow().await,

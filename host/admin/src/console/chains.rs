@@ -50,8 +50,7 @@ pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
 }
 
-/// Returns the address of a stage. It consists of the address of the chain's page, and the anchor of the stage on that
-/// page.
+/// Returns the address of a stage: the address of the chain's page, and the anchor of the stage on that page.
 pub(super) fn stage_address(phase: Phase, chain: &str, stage: &str) -> String {
     let stage = utf8_percent_encode(stage, PATH);
     format!("{}#stage-{stage}", address(phase, chain))

@@ -56,8 +56,7 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // The file is created here, because only its owner may read it. A file that SQLite creates could be read by
-        // everybody.
+        // The file is created here, because only its owner may read it. Anybody could read a file that SQLite creates.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
@@ -189,8 +188,7 @@ impl DecisionDatabase {
             select.push(")");
         }
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
-        // One decision more than the limit is requested. If the query finds it, the reply says that there are more
-        // decisions.
+        // One decision more than the limit is requested. If it is found, the reply says that there are more decisions.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
         let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
         let (mut decisions, mut bytes) = (Vec::new(), 0);

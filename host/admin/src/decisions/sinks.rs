@@ -194,8 +194,7 @@ async fn run(
     );
 }
 
-/// Puts decisions into the queue of a sink until the driver stops. A decision is dropped if the queue has no room for
-/// it.
+/// Puts decisions into the queue of a sink until the driver stops. A decision is dropped if the queue has no room.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,

@@ -96,8 +96,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     config.redact = redact;
     let recording = call.api.sources.host.record(config);
     let (lines, waiting) = mpsc::channel(WAITING);
-    // The recording runs in a task of its own. It thus ends after `seconds` even if the client does not read any
-    // records.
+    // The recording runs in a task of its own. It thus ends after `seconds` even if the client reads no records.
     tokio::spawn(async move {
         let _permit = permit;
         let _ = tokio::time::timeout(Duration::from_secs(seconds), send(recording, count, lines)).await;

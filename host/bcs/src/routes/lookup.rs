@@ -59,8 +59,7 @@ static ROUTING: LazyLock<MethodMatchers> = LazyLock::new(|| MethodMatchers {
                     | RouteAction::CustomResourceDefinitions
                     | RouteAction::CustomResources => None,
                 };
-                // Inserting fails only if the pattern is invalid. A test checks all patterns, so the result can be
-                // ignored.
+                // Inserting fails only if the pattern is invalid. A test checks all patterns, so the result is ignored.
                 let _ = router.insert(pattern(route.path), PreparedTarget { route, target });
             }
             (*verb, router)
@@ -86,8 +85,7 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
 
 /// Finds the route of a request by its method and path.
 ///
-/// A path is decoded before it is split at slashes, as in Go's servers. So the value of a parameter never contains a
-/// slash.
+/// A path is decoded before it is split at slashes, as in Go's servers. So a parameter's value never contains a slash.
 pub fn lookup(head: &Parts) -> RouteLookup {
     let readings = PathReadings::new(head.uri.path());
     let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);

@@ -1,5 +1,4 @@
-//! The routes of bcs-mesos-driver, in the order of its own list. Each route has the request that it sends to the
-//! scheduler.
+//! The routes of bcs-mesos-driver, in the order of its list. Each route has the request that it sends to the scheduler.
 //!
 //! A row has, in this order: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, the
 //! handling of the body, and a description. The notation of the scheduler's path is explained at

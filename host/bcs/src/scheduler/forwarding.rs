@@ -6,8 +6,7 @@ use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 /// The way to forward a client's request, or the reply if it is not forwarded. Lives as long as the client's request.
 #[derive(Clone, Debug)]
 pub enum SchedulerForwarding {
-    /// The scheduler gets a new request instead of the client's. Its head is new, and its body may be the client's or a
-    /// new one.
+    /// The scheduler gets a new request instead of the client's. Its head is new, and its body is new or the client's.
     Rewritten(RewrittenRequest),
     OtherServer(OtherServer),
     Reply(Response<Bytes>),

@@ -28,8 +28,7 @@ const SCHEME: &str = "customresources";
 /// Lives as long as the host; dropping it ends the watch of the resources.
 ///
 /// The `spec` of a resource is the definition. If the definition has no name or namespace, it gets that of its
-/// resource. The store takes one change at a time, because Kubernetes cannot write several resources in one
-/// transaction.
+/// resource. The store takes one change at a time, because Kubernetes cannot write several resources in a transaction.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: WatchedResources,

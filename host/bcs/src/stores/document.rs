@@ -10,8 +10,7 @@ use crate::definition_name::{DefinitionName, KIND};
 /// The `apiVersion` that BCS writes. When BCS reads a document, it ignores this field.
 const API_VERSION: &str = "v4";
 
-/// An operation and a kind, both in lower case. BCS allows only one definition for each pair, such as `create` and
-/// `application`.
+/// An operation and a kind, in lower case. BCS allows only one definition per pair, such as `create` and `application`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,

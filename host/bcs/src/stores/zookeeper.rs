@@ -27,8 +27,7 @@ use crate::{
 };
 
 const SCHEME: &str = "zookeeper";
-/// The longest duration of a read or a commit. Both make several requests to ZooKeeper, which must all be done in this
-/// time.
+/// The longest duration of a read or commit. Both make several ZooKeeper requests, which must all be done in this time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed read, if the session with ZooKeeper still exists.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -37,11 +36,9 @@ const ATTEMPTS: usize = 20;
 /// The maximum size of a node's data in bytes, a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
-/// A store of definitions in ZooKeeper. A definition is the data of the node `{root}/{namespace}/{name}`. Lives as long
-/// as the host.
+/// A store of definitions in ZooKeeper, each the data of a node `{root}/{namespace}/{name}`. Lives as long as the host.
 ///
-/// A node without data is not a definition. Such a node may be left behind if a program is killed while it creates a
-/// definition.
+/// A node without data is no definition. A program that is killed while it creates a definition may leave such a node.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,

@@ -31,8 +31,7 @@ pub(crate) enum TranslationFault {
     ContainersAndProcesses,
     #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
     Unaddressable { what: &'static str, value: String },
-    /// The template of a route's path at the scheduler is invalid. This never happens, because a test checks all
-    /// templates.
+    /// The template of a route's path at the scheduler is invalid. This never happens: a test checks all templates.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),
     #[error("{PARAMETERS} {0}")]

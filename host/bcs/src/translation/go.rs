@@ -42,8 +42,7 @@ pub(crate) enum Width {
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) GoType);
 
 impl GoType {
-    /// Checks that a JSON value can be decoded as this type. Its keys must be spelled as in the type, including their
-    /// case.
+    /// Checks that a JSON value can be decoded as this type. Its keys must be spelled as in the type, including case.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::routes::RequiredKind;
 
-/// A label or annotation whose key contains this text has a list of addresses as its value. Spaces are removed from the
-/// list.
+/// A label or annotation whose key contains this text holds a list of addresses. Spaces are removed from the list.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace that an application gets if it has none.
@@ -124,8 +123,7 @@ fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<Str
     into
 }
 
-/// Returns the labels of the object and of the template. If both have a label with the same key, the template's value
-/// is used.
+/// Returns the labels of the object and of the template. If both have the same key, the template's value is used.
 fn labels(kind: RequiredKind, metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

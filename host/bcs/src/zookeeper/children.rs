@@ -19,8 +19,7 @@ pub struct ChildList<T> {
     pub children: Vec<T>,
     /// Whether the children have been read at least once. Until then, they are unknown.
     pub is_read: bool,
-    /// The reason why the list may be out of date. If there is a reason, the list contains the children that were last
-    /// known.
+    /// The reason why the list may be out of date. If there is a reason, the list contains the last known children.
     pub stale_reason: Option<String>,
 }
 
@@ -33,8 +32,7 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Vec<Self>, ZooKeeperError>> + Send;
 }
 
-/// A child of a node that was created with a sequence number. As in BCS, the last 10 characters of its name are the
-/// sequence number.
+/// A child of a node, created with a sequence number. As in BCS, the last 10 characters of its name are this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredMember {
     /// The name of the member's node, which is the last part of its path.

@@ -13,8 +13,7 @@ pub struct EnsembleServer {
     port: u16,
 }
 
-/// The addresses of an ensemble's servers, and its root node. There is at least one server. All paths begin below the
-/// root node.
+/// The addresses of an ensemble's servers (at least one), and its root node. All paths begin below the root node.
 ///
 /// The text form is ZooKeeper's connection string, such as `10.0.0.1:2181,10.0.0.2:2181` without a root node, or
 /// `10.0.0.1:2181/below/this/node` with one.

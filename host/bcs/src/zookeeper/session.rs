@@ -161,8 +161,7 @@ impl ZooKeeper {
         HeldRegistration::keep(self.clone(), registration, true)
     }
 
-    /// Does the same as [`register`](Self::register), but creates the node only when [`HeldRegistration::set_present`]
-    /// is called.
+    /// Like [`register`](Self::register), but creates the node only when [`HeldRegistration::set_present`] is called.
     pub fn register_later(&self, registration: NodeRegistration) -> HeldRegistration {
         HeldRegistration::keep(self.clone(), registration, false)
     }

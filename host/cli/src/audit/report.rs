@@ -34,8 +34,7 @@ pub(super) enum AuditFormat {
 pub(super) struct AuditReport {
     compares: bool,
     objects: BTreeMap<String, u64>,
-    /// The number of objects with each verdict, by namespace. The key `None` stands for the objects without a
-    /// namespace.
+    /// The number of objects with each verdict, by namespace. The key `None` stands for objects without a namespace.
     verdicts: BTreeMap<Option<String>, BTreeMap<AuditVerdict, u64>>,
     /// The findings that the report shows, at most [`FINDINGS`].
     findings: Vec<Finding>,
@@ -202,8 +201,7 @@ impl AuditReport {
         )
     }
 
-    /// Returns the audit's result as the document for `--output json`. Scripts depend on its form, so fields may only
-    /// be added.
+    /// Returns the audit's result for `--output json`. Scripts depend on its form, so fields may only be added.
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = AuditVerdict::ALL
             .into_iter()

@@ -51,8 +51,7 @@ pub(super) struct BenchReport {
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// `ratio` is measured, so it is not exact. With a confidence of 99 %, the true ratio is between `least` and
-    /// `most`.
+    /// `ratio` is measured, so it is inexact. With a confidence of 99 %, the true ratio is between `least` and `most`.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,

@@ -23,8 +23,7 @@ const DESCRIPTORS: u64 = 65_536;
 pub(super) struct MachineLimits {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
     release: String,
-    /// The highest number of file descriptors that a process may set as its own limit (the hard limit). `None` stands
-    /// for unlimited.
+    /// The hard limit on file descriptors: the highest limit that a process may set for itself. `None` means unlimited.
     descriptors: Option<u64>,
 }
 

@@ -26,9 +26,8 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// The keys of a BCS configuration to which no key of this program corresponds, each with the reason or a hint for the
-/// operator. A key that ends in `.`, `_` or `-` stands for all keys with that prefix. If several entries match, the
-/// first one applies.
+/// The keys of a BCS configuration to which no key of this program corresponds, each with the reason or a hint. A key
+/// that ends in `.`, `_` or `-` stands for all keys with that prefix. If several entries match, the first one applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",

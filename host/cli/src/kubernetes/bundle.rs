@@ -60,8 +60,7 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = TakenNames::default();
-        // All files are added. A file without stages is needed too, because it may contain bindings, parameters or
-        // exceptions.
+        // All files are added, because a file without stages may contain bindings, parameters or exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;

@@ -44,8 +44,7 @@ pub(super) struct Configuration {
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     pub(super) reads_resources: bool,
-    /// The source of the webhooks' certificate, if the Pods register the webhooks themselves. `None` if somebody else
-    /// registers them.
+    /// The source of the webhooks' certificate, if the Pods register the webhooks themselves; otherwise `None`.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,
     pub(super) namespaced: NamespacedChains,

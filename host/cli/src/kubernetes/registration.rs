@@ -18,8 +18,7 @@ impl Installation {
         }
     }
 
-    /// Returns an error if there are arguments about webhooks, because the leader takes these settings from the
-    /// configuration.
+    /// Returns an error for arguments about webhooks, because the leader takes these settings from the configuration.
     pub(super) fn leave_webhooks_to_the_leader(&self) -> Result<(), &'static str> {
         let given = WebhookRegistration {
             has_match_conditions: WebhookRegistration::default().has_match_conditions,

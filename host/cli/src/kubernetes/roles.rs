@@ -85,8 +85,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The configuration may exclude namespaces from audits by their labels, so the Pods must be able to read
-    // namespaces.
+    // The configuration may exclude namespaces from audits by label, so the Pods must be able to read namespaces.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

@@ -32,8 +32,7 @@ const MANIFESTS: &str = "etc/kubernetes/manifests";
 const MOUNT: &str = "/etc/admittance";
 /// The namespace in which static Pods of the control plane are.
 const NAMESPACE: &str = "kube-system";
-/// The suffix that the API server requires in the names of webhook configurations and webhooks that it reads from
-/// files.
+/// The suffix that the API server requires in names of webhook configurations and webhooks that it reads from files.
 const SUFFIX: &str = "static.k8s.io";
 /// The priority class of static Pods of the control plane.
 const PRIORITY_CLASS: &str = "system-node-critical";
@@ -194,9 +193,8 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Returns the ClusterRole with the rights of the Pods, and a binding of this role to a user. The user has the name of
-/// the installation. The kubeconfig of the static Pod must be for this user, because a static Pod cannot have a service
-/// account.
+/// Returns the ClusterRole with the Pods' rights, and a binding of this role to a user. The user has the installation's
+/// name. The kubeconfig of the static Pod must be for this user, because a static Pod cannot have a service account.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");

@@ -2,8 +2,7 @@
 
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
-/// Inserts the values that a manifest of the SDK inherits from this workspace. Removes the sections about tests and
-/// lints.
+/// Inserts the values that an SDK manifest inherits from this workspace. Removes the sections about tests and lints.
 pub(super) fn resolved(manifest: &str) -> String {
     let mut section = "";
     let mut lines = Vec::new();

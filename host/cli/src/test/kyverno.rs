@@ -1,5 +1,4 @@
-//! Reads tests of Kyverno as Kyverno's command does: policies, objects, and the expected result of each policy for each
-//! object.
+//! Reads tests as Kyverno's command does: policies, objects, and the expected result of each policy for each object.
 
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 

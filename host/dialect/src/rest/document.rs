@@ -37,8 +37,7 @@ impl MatchedRoute {
             };
         }
         let text = self.canonical(text)?;
-        // Some servers use the first value of a repeated key, and others the last one. A body with a repeated key is
-        // therefore refused.
+        // Some servers use the first value of a repeated key, others the last. So a body with such a key is refused.
         let whole = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
             None => return Ok(BodyDocument::Nothing),

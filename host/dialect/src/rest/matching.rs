@@ -73,8 +73,7 @@ impl Rest {
             .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a lenient server, such as one that ignores case, could find a route other than `first` for this
-    /// path.
+    /// Returns whether a lenient server, such as one ignoring case, can find a route other than `first` for this path.
     fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes

@@ -29,8 +29,7 @@ pub enum UnmatchedWrites {
     /// Refuses the request, so that no write bypasses the chains.
     #[default]
     Refuse,
-    /// Forwards the request unchanged, unless a lenient server could match the request to a route: then the request is
-    /// refused.
+    /// Forwards the request unchanged, or refuses the request if a lenient server could match the request to a route.
     Pass,
 }
 

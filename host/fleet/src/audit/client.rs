@@ -342,8 +342,7 @@ impl Pages {
         }
     }
 
-    /// Returns the resource version of the list. A watch that starts from this version delivers every change after the
-    /// list.
+    /// Returns the resource version of the list. A watch from this version delivers every change after the list.
     pub(super) fn into_version(self) -> Option<String> {
         self.version.filter(|version| !version.is_empty())
     }

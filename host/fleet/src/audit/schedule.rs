@@ -1,5 +1,4 @@
-//! Schedules the leader's audits: an audit of all objects at an interval, and in between an audit of each object that
-//! changes.
+//! Schedules the leader's audits: an audit of all objects at an interval, and of each changed object in between.
 
 mod pass;
 

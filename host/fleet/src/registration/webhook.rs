@@ -34,8 +34,7 @@ pub struct RegisteredWebhook {
 
 impl RegisteredWebhook {
     /// Returns the webhooks that call these chains, mutating ones first. A rule with a
-    /// [problem](RegisteredChain::problem) is left out. `limit` is the timeout for one request in all its chains
-    /// together.
+    /// [problem](RegisteredChain::problem) is left out. `limit` is the timeout for one request in all chains together.
     pub fn for_all_chains(
         chains: &[RegisteredChain<'_>],
         registration: &WebhookRegistration,

@@ -35,8 +35,7 @@ struct ServiceConditions {
 }
 
 impl Slices {
-    /// Returns whether a Pod of the Service is ready. Without EndpointSlices, returns true, because not every cluster
-    /// has them.
+    /// Returns whether a Pod of the Service is ready. Without EndpointSlices, returns true: not every cluster has them.
     fn may_answer(&self) -> bool {
         let mut endpoints = self
             .items

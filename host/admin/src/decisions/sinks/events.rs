@@ -153,8 +153,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     }
 }
 
-/// Returns the namespace with this name, as the object to which an Event belongs. The Event is created in the same
-/// namespace.
+/// Returns the namespace with this name, as the object of an Event. The Event is created in the same namespace.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),

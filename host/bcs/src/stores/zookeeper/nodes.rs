@@ -55,8 +55,7 @@ struct SessionWatches {
 impl NodeReader {
     /// Returns the nodes below `root`; `None` if nodes change during every attempt.
     ///
-    /// Every node is watched before it is read. The nodes are consistent if no watch has fired when the last response
-    /// arrives.
+    /// Every node is watched before it is read. The nodes are consistent if no watch fires before the last response.
     pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, ZooKeeperError> {
         let mut kept = self.0.lock().await;
         let session = Some(client.session_id());

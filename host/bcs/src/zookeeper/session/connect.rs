@@ -14,8 +14,7 @@ use crate::zookeeper::{EnsembleConfig, EnsembleServer, error::describe};
 /// Each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// If no session can be opened, a plain TCP connection to each server is tried. The server must accept it within this
-/// time.
+/// If no session can be opened, a TCP connection to each server is tried. The server must accept it within this time.
 const PROBE: Duration = Duration::from_secs(1);
 
 struct Publisher {
@@ -55,8 +54,7 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // This setting makes the client library give up as soon as it has tried every server. The function `keep` tries
-        // again later.
+        // This setting makes the client library give up as soon as it has tried every server. `keep` tries again later.
         .with_fail_eagerly()
         // This setting makes the client library create nodes with the operation of ZooKeeper 3.4.0, which newer servers
         // support too.
@@ -82,8 +80,7 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Finds out why no session could be opened, because the client library does not say it: tries a TCP connection to each
-/// server.
+/// Finds out why no session was opened, because the client library does not say: tries a TCP connection to each server.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {

@@ -9,8 +9,7 @@ type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
     Rules(&'static [(&'static str, &'static str)]),
-    /// The maximum number of items in a list, and the maximum length of each item. The length is 0 if the items are not
-    /// strings.
+    /// The maximum number of items in a list, and the maximum length of each item (0 if the items are not strings).
     Items(u64, u64),
     Length(u64),
     /// The name of a field that identifies the items of a list: no two items may have the same value in this field.
