@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overlap_ends_with_the_last_answer_of_an_earlier_table() {
+    fn the_overlap_of_two_tables_ends_with_the_last_answer_of_the_earlier_one() {
         let begin = Instant::now();
         let answer = |(millis, version): (u64, u32)| TimedAnswer {
             at: begin + Duration::from_millis(millis),

@@ -29,7 +29,7 @@ pub(crate) const LARGE_BODY: usize = 8 << 20;
 /// The largest body, in bytes, of a request that describes an admission request but contains no definitions. There is
 /// room for an AdmissionReview with two objects of the largest size that Kubernetes allows.
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
-/// The largest body, in bytes, of a form, and of a request with neither definitions nor a described request.
+/// The largest body, in bytes, of a form, and of a request that contains no definitions and no admission request.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
 /// The maximum number of requests with a body larger than [`SMALL_BODY`] at the same time.
 pub(crate) const LARGE_BODIES: usize = 8;

@@ -10,8 +10,8 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The factor that divides permits fairly. A client gets another permit only while it holds fewer than three times as
-/// many permits as are free.
+/// A client gets another permit only while it holds fewer permits than this factor times the number of free permits. So
+/// one client cannot take all permits.
 const SHARE: usize = 3;
 
 /// A limit on concurrent connections, requests or streams. Clones share the limit. `K` is a client's address or name.

@@ -96,7 +96,7 @@ pub enum Grant {
     Never,
 }
 
-/// When a plugin is configured.
+/// The time at which a plugin is configured: once, or in every call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigurationTime {
     /// `configure` runs once, during preparation, and every call starts with a copy of the resulting memory.

@@ -22,7 +22,7 @@ use crate::{
 /// The number of ticks of 1 ms after which the ticker thread goes to sleep if no call runs. The next call wakes it.
 const IDLE_TICKS: u32 = 200;
 
-/// The pool's reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
+/// The number of instances, memories and tables that wasmtime's pool reserves for each concurrent call.
 pub(crate) mod per_call {
     /// The maximum number of core instances in a call. Python's interpreter has more than a dozen.
     pub(crate) const CORE_INSTANCES: u32 = 64;

@@ -213,7 +213,6 @@ impl TestZooKeeper {
         sessions(&self.address)
     }
 
-    /// Ends this session as [`expire`] does.
     pub(crate) fn expire(&self, session: i64) {
         expire(&self.address, session);
     }

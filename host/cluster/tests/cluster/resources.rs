@@ -129,7 +129,7 @@ async fn a_refused_request_names_the_missing_permission() {
 }
 
 #[tokio::test]
-async fn changes_of_resources_and_of_the_watch_are_signalled() {
+async fn changed_resources_and_a_failed_watch_are_signalled() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     eventually("the watch is up", async || resources.is_watched()).await;

@@ -136,7 +136,7 @@ fn endpoints_without_addresses_or_nodes_are_unchanged() {
 }
 
 #[test]
-fn always_reachable_applies_to_all_nodes_whose_state_is_unknown() {
+fn the_setting_always_reachable_applies_to_all_unknown_nodes() {
     let waiting: Vec<Value> = ["dead", "near", "lost", "ill", "nobody"]
         .iter()
         .map(|node| address("10.0.0.1", node))

@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 
 use crate::metric_names::SPANS as EXPORTED;
 
-/// The number of spans that wait for the collector or are being sent to it, and its maximum.
+/// Counts the spans that wait for the collector or are being sent to it, up to a maximum.
 #[derive(Debug)]
 pub(super) struct SpanQueue {
     size: usize,

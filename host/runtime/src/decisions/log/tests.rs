@@ -435,7 +435,7 @@ fn rates_count_the_decisions_of_each_chain() {
 }
 
 #[test]
-fn rates_of_an_audit_only_chain_include_its_denials_and_durations() {
+fn denials_and_durations_of_an_audit_only_chain_are_counted() {
     let log = log(10, 1 << 20, &[]);
     let mut outcome = allowed("a");
     let denial = StageResult::Denied(Denial::forbidden("no"));

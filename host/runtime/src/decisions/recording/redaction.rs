@@ -37,7 +37,7 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about `most` bytes. Returns the number of operations that were removed at the end.
+    /// Shortens a patch to about `most` bytes. Returns the number of operations that were cut off its end.
     pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
         if self.0.to_string().len() <= most {
             return 0;
