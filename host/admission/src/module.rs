@@ -201,9 +201,8 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // In `file://host/path`, the two slashes are followed by the name of another machine, so this form is
-                // refused. With one or three slashes, as in `file:/path` and `file:///path`, the file is on this
-                // machine.
+                // In `file://host/path`, the two slashes precede the name of another machine, so this form is refused.
+                // With one or three slashes, as in `file:/path` and `file:///path`, the file is on this machine.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))

@@ -55,9 +55,8 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Fails if the text is not UTF-8 or not one JSON object; if it is nested too deeply, or has a number or an escape
-    /// that is out of range; or if `apiVersion`, `kind` or `metadata` occurs twice, because parsers disagree about
-    /// duplicates.
+    /// Fails if the text is not UTF-8 or not one JSON object; if it is nested too deeply, or has a number or escape out
+    /// of range; or if `apiVersion`, `kind` or `metadata` occurs twice, because parsers disagree about duplicates.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = ObjectHead::read(text)?;
@@ -138,8 +137,7 @@ impl Object {
 
     /// Returns the object as a tree, which is built on first use.
     pub fn value(&self) -> &Value {
-        // If the object has no tree yet, it has a text that was checked when the object was created. So parsing it does
-        // not fail.
+        // If the object has no tree yet, its text was checked when the object was created. So parsing it does not fail.
         self.0.value.get_or_init(|| {
             self.0
                 .text

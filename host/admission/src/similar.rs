@@ -19,8 +19,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
         // One difference is always allowed between names of the same group. Otherwise `x/a` and `x/b` would not be
-        // similar: only the letters after the group count, which is one letter here, and two fifths of 1 are rounded
-        // down to 0.
+        // similar: only the letters after the group count, here one, and two fifths of 1 are rounded down to 0.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
         // The edit distance of two texts is at least the difference of their lengths. So if the lengths differ by too
         // much, the distance need not be computed.

@@ -220,8 +220,7 @@ pub fn shorten(text: &mut String, most: usize) {
 }
 
 /// Applies kube-apiserver's limits to warnings. Control characters and duplicates are removed. If all warnings together
-/// exceed 4096 characters, each warning is truncated to 256 characters. If this is not enough, the last warnings are
-/// dropped.
+/// exceed 4096 characters, each is truncated to 256 characters. If this is not enough, the last warnings are dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;

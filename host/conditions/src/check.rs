@@ -37,9 +37,8 @@ pub(crate) struct CheckedExpression {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The number of nested operators and calls at the deepest point of an evaluation. If the expression uses a
-    /// variable of the policy, such as `variables.a`, the variable's own expression is evaluated at that point, so its
-    /// depth is added.
+    /// The number of nested operators and calls at the deepest point of an evaluation. If the expression uses a policy
+    /// variable, such as `variables.a`, the variable's expression is evaluated there, so its depth is added.
     pub(crate) height: usize,
     pub(crate) set_values: Vec<SetValue>,
     pub(crate) lookups: Vec<ClusterKind>,

@@ -60,8 +60,7 @@ impl PartialEq for VariableDefinition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the call is `orValue`, which returns the value itself. The alternative is `or`, which returns an
-    /// optional value.
+    /// Whether the call is `orValue`, which returns the value itself, and not `or`, which returns an optional value.
     pub(crate) value: bool,
 }
 
@@ -115,8 +114,7 @@ pub(crate) enum EachKind {
     Map,
     Filter,
     TransformMap,
-    /// The macro `transformMapEntry`. Its body returns a map for each item, and the result has the entries of all these
-    /// maps.
+    /// The macro `transformMapEntry`. Its body returns a map for each item, and the result has the entries of all maps.
     TransformMapEntry,
     SortBy,
 }

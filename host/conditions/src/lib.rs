@@ -2,8 +2,7 @@
 //!
 //! A match condition may use `object` and `oldObject` (null if there is none), `request` (the fields of an
 //! AdmissionRequest without UID and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`, and
-//! `namespaceObject` (always null for webhooks). Expressions of a [`CompiledPolicy`] may also use `params` and
-//! `variables`.
+//! `namespaceObject` (always null for webhooks). A [`CompiledPolicy`] may also use `params` and `variables`.
 //!
 //! # Functions
 //!

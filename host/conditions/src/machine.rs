@@ -340,8 +340,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
-            // In a literal `JSONPatch{...}`, the string fields `op`, `path` and `from` are empty, not absent, if they
-            // are not set.
+            // In a literal `JSONPatch{...}`, the string fields `op`, `path` and `from` are empty, not absent, if unset.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
             let unset = is_text.then(|| Value::text(""));
             Ok(part.fields.field(name).or(unset))

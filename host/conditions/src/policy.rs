@@ -29,8 +29,7 @@ pub struct CompiledPolicy {
     pub mutations: Vec<PolicyExpression>,
 }
 
-/// An expression that must be true for a request to be allowed, and the denial of the request if the expression is
-/// false.
+/// An expression that must be true for a request to be allowed, and the denial if the expression is false.
 #[derive(Debug, PartialEq)]
 pub struct Validation {
     /// The expression that must be true.

@@ -111,8 +111,7 @@ enum ListMerge {
     Keys(Box<[Box<str>]>),
 }
 
-/// A node of a structure, together with the list of all nodes. The node refers to other nodes by their indices in this
-/// list.
+/// A node of a structure, with the list of all nodes. The node refers to other nodes by their indices in this list.
 #[derive(Clone, Copy)]
 struct StructureCursor<'s> {
     nodes: &'s [StructureNode],

@@ -61,8 +61,7 @@ pub trait HookKind: HookValue {
         BTreeSet::new()
     }
 
-    /// Returns the match conditions that the hook adds to those of its stage, as pairs of a name and an expression.
-    /// Default: none.
+    /// Returns the match conditions that the hook adds to its stage, as pairs of name and expression. Default: none.
     fn conditions(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
@@ -98,8 +97,7 @@ pub trait HookKind: HookValue {
     ///
     /// # Errors
     ///
-    /// Fails if the hook cannot be prepared with what is in `given`, for example because one of its plugins was not
-    /// loaded.
+    /// Fails if the hook cannot be prepared with `given`, for example because one of its plugins was not loaded.
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
@@ -198,8 +196,7 @@ pub struct HookContext<'a> {
     pub http: Option<&'a PolicyHttp>,
     /// Returns the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
-    /// A function that creates a client for a webhook in a chain of the given phase. It returns the client and the
-    /// webhook's URL.
+    /// A function that creates a client for a webhook in a chain of the given phase. It returns the client and the URL.
     pub connect: &'a ConnectWebhook<'a>,
 }
 

@@ -26,8 +26,7 @@ pub struct ChainDefinition {
     /// The rules of the chain, one of which a request must match. If a webhook configuration defines the chain, these
     /// are the rules of all its webhooks.
     pub rules: Vec<Rule>,
-    /// The stages in the order of their calls. There is none, for example, for a policy of Kubernetes without a
-    /// binding.
+    /// The stages in the order of their calls. There is none, for example, for a Kubernetes policy without a binding.
     pub stages: Vec<StageDefinition>,
     /// Warnings that were found in reading the chain. [`Self::warnings`] adds more, for example about the rules.
     pub warnings: Vec<Mistake>,

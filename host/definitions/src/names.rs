@@ -10,8 +10,7 @@ const SUBDOMAIN: &str =
 const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
                          characters at most";
 
-/// Checks that the text is a DNS-1123 subdomain (at most 253 characters), as kube-apiserver requires of
-/// `metadata.name`.
+/// Checks that the text is a DNS-1123 subdomain (up to 253 characters), as kube-apiserver requires of `metadata.name`.
 pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() > 253 {
         return Err("a name has at most 253 characters".to_owned());
@@ -90,8 +89,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the text is a valid value of a label, and is not empty. The same characters are allowed as in the name
-/// of a label.
+/// Checks that the text is a valid, non-empty label value. The same characters are allowed as in the name of a label.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

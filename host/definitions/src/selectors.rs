@@ -21,8 +21,7 @@ pub(crate) enum LabelSyntax {
 }
 
 impl LabelSyntax {
-    /// Checks the key or the value of a label with `check`. An empty text is not checked, because the caller reports
-    /// it.
+    /// Checks the key or value of a label with `check`. An empty text is not checked, because the caller reports it.
     fn check(self, node: &Node<'_>, text: &str, check: fn(&str) -> Result<(), String>) {
         if self == Self::Kubernetes
             && !text.is_empty()
@@ -60,8 +59,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. The BCS driver accepts a selector with an empty list `values`, so it is
-/// accepted here too.
+/// Reads the namespace selector of a BCS hook. As in the BCS driver, the list `values` may be empty.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }

@@ -59,8 +59,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns whether the files to which definitions refer, such as files of settings, still have the texts that were
-    /// read.
+    /// Returns whether the files to which definitions refer, such as settings files, still have the text that was read.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }

@@ -34,8 +34,7 @@ impl Share {
     }
 
     /// Returns whether the request with the number `counter` is in the share. The first request has the number 0, and
-    /// is in every share. Of any 10,000 consecutive requests, a share of 10% contains exactly 1,000, evenly
-    /// distributed.
+    /// is in every share. Of any 10,000 consecutive requests, a share of 10% contains exactly 1,000, evenly spread.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());

@@ -188,8 +188,7 @@ pub enum StoreError {
     Conflict {
         /// The path of the definition that was to be written.
         path: PathBuf,
-        /// The path of the definition with which the new definition conflicts: both are for the same operation and
-        /// kind.
+        /// The path of the definition with which the new definition conflicts: both have the same operation and kind.
         other: PathBuf,
     },
     /// The store cannot be reached. The definitions that were read last stay live.

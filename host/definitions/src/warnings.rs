@@ -11,8 +11,7 @@ use crate::{
     document::{self, Document, Node},
 };
 
-/// The subresource of Pods through which a container is added to a running Pod. The object of such a request is the
-/// whole Pod.
+/// The subresource of Pods that adds a container to a running Pod. The object of such a request is the whole Pod.
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
@@ -76,8 +75,7 @@ impl ChainDefinition {
                 continue;
             }
             // The warning points to the entry of the rule if the entry is found in the file that defines the chain. If
-            // it is not found, for example because the file has changed since it was read, the warning points to the
-            // chain.
+            // it is not, for example because the file has changed since it was read, the warning points to the chain.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))
@@ -109,9 +107,8 @@ impl ChainDefinition {
         })
     }
 
-    /// Returns whether the stage checks Pods, but not the containers that are added to running Pods. A mutating stage
-    /// that is called only for CREATE does not count: it probably completes new Pods, for example by injecting a
-    /// sidecar.
+    /// Returns whether the stage checks Pods, but not the containers added to running Pods. A mutating stage that is
+    /// called only for CREATE does not count: it probably completes new Pods, for example by injecting a sidecar.
     fn misses_ephemeral_containers(&self, stage: &StageDefinition) -> bool {
         let updates = self.sees_pods(stage, Operation::Update, None);
         let judges = self.phase == Phase::Validating && self.sees_pods(stage, Operation::Create, None);

@@ -112,8 +112,7 @@ impl HostBuilder {
         self
     }
 
-    /// Adds the definitions of this store, except for [invalid ones](Self::on_bad_definition). May be called more than
-    /// once.
+    /// Adds the definitions of this store, except [invalid ones](Self::on_bad_definition). May be called repeatedly.
     ///
     /// While the store is unavailable, the definitions that are live stay live, and [`Host::status`] gives the reason.
     /// A host that starts waits five seconds for the store, and then serves the definitions that were live last.
@@ -183,8 +182,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the source of the labels of namespaces. Default: each namespace has a single label, which contains its
-    /// name.
+    /// Sets the source of the labels of namespaces. Default: each namespace has a single label with its name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
         self
@@ -220,8 +218,7 @@ impl HostBuilder {
     }
 
     /// Keeps earlier tables in this directory. They are needed for rollbacks, and for a start with the last live table
-    /// if the definitions cannot be loaded. Only one host may use the directory at a time. Default: earlier tables are
-    /// kept in memory.
+    /// if the definitions cannot be loaded. Only one host may use the directory at a time. Default: kept in memory.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
@@ -247,8 +244,7 @@ impl HostBuilder {
     }
 
     /// Trusts CAs in the `caBundle` of webhooks even if their RSA keys have only 1024 to 2047 bits. Such keys can be
-    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls to webhooks with such a CA
-    /// fail.
+    /// broken, so use this only until the CAs are replaced. Default: calls to webhooks with such a CA fail.
     pub fn accept_short_webhook_keys(mut self) -> Self {
         self.accepts_short_keys = true;
         self
@@ -261,8 +257,7 @@ impl HostBuilder {
     }
 
     /// Makes new tables wait until the program calls [`Host::go_live_with`], so that several replicas can go live
-    /// together. The first table goes live at the start without such a call. Default: each table goes live as soon as
-    /// it is built.
+    /// together. The first table goes live without such a call. Default: each table goes live as soon as it is built.
     pub fn go_live_on_request(mut self) -> Self {
         self.goes_live_on_request = true;
         self

@@ -59,8 +59,7 @@ impl Error {
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // An error of a store may be temporary, for example a missing permission. A mistake in a definition is
-            // never temporary.
+            // An error of a store, such as a missing permission, may be temporary. A mistake in a definition never is.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),
@@ -129,8 +128,7 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Returns whether the module is not in the store, and the build of the table was not allowed to fetch it from a
-    /// server.
+    /// Returns whether the module is not in the store, and the table's build was not allowed to fetch it from a server.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }

@@ -36,8 +36,7 @@ pub(crate) struct HistoryEntry {
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
-    /// The names of the definitions and stages that the revision changed, once [`changed_since`](Self::changed_since)
-    /// has computed them.
+    /// The names of the changed definitions and stages, once [`changed_since`](Self::changed_since) has computed them.
     #[serde(skip)]
     pub(crate) changed: OnceLock<Vec<String>>,
 }

@@ -25,8 +25,7 @@ use crate::{
     status::{Status, StorageStatus, candidate::CandidateReport},
 };
 
-/// A program embeds the host through this type, which holds the live table of chains. Cheap to clone; lives as long as
-/// the program.
+/// A program embeds the host with this type, which holds the live table. Cheap to clone; lives as long as the program.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Host {{ live: {:?}, .. }}", _0.live.load())]
 pub struct Host(pub(crate) Arc<Inner>);

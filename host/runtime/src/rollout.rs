@@ -173,8 +173,7 @@ impl Host {
         self.change_rollouts(Rollouts::advance).await;
     }
 
-    /// Calls `change`, which returns whether it changed any rollout. If it did, the change takes effect at once, and is
-    /// written to disk.
+    /// Calls `change`, which returns whether it changed a rollout. Changes take effect at once and are written to disk.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();

@@ -45,8 +45,7 @@ impl ClusterKind {
         Self::new(AUTHORIZATION, OWN_ACCESS)
     }
 
-    /// Returns the kind `SubjectAccessReview`. A plugin to which this kind is granted may check the permissions of any
-    /// user.
+    /// Returns the kind `SubjectAccessReview`. A plugin to which this kind is granted may check any user's permissions.
     pub fn any_access() -> Self {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
@@ -149,8 +148,7 @@ pub struct ClusterQuery {
 pub struct ClusterPage {
     /// The objects, as JSON.
     pub objects: Vec<Arc<str>>,
-    /// The position at which the next page begins. The caller passes it as `from` in the next query. `None` if this is
-    /// the last page.
+    /// The start of the next page. The caller passes it as `from` in the next query. `None` if this is the last page.
     pub rest: Option<String>,
 }
 
@@ -168,8 +166,7 @@ pub enum ClusterError {
     Refused(String),
 }
 
-/// Reads the control plane for one request. If the request is recorded, the objects that its hooks read are recorded,
-/// too.
+/// Reads the control plane for one request. If the request is recorded, so are the objects that its hooks read.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedCluster<'a> {
     reader: &'a dyn ClusterReader,

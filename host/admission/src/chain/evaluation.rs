@@ -98,8 +98,7 @@ impl Evaluation {
     /// object changed afterwards. A stage that is reinvoked by itself is called again after its own change, too. As in
     /// kube-apiserver, no stage is called a third time.
     ///
-    /// Stages in mode `Audit` are called last, concurrently. They neither delay other stages nor influence the
-    /// decision.
+    /// Stages in mode `Audit` are called last, concurrently. They neither delay other stages nor affect the decision.
     pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], sources: EvaluationSources<'_>) {
         let mut audits = Vec::new();
         self.mutate(stages_in(chains, Phase::Mutating), sources, &mut audits)
@@ -196,9 +195,8 @@ impl Evaluation {
         }
     }
 
-    /// Replaces the patch with a shorter one. If the stages have undone each other's changes, so that the object is the
-    /// same as before, the new patch is empty. If the patch has too many operations, it is computed again from the two
-    /// objects.
+    /// Replaces the patch with a shorter one. If the stages have undone each other's changes, so that the object is as
+    /// before, the new patch is empty. If the patch has too many operations, it is computed again from the two objects.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;

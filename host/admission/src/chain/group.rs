@@ -172,8 +172,7 @@ impl Hook for HookGroup {
         };
         match allowed {
             Some(true) => {
-                // Some members may have failed, but the verdict does not depend on them. Their failures become audit
-                // annotations.
+                // The verdict does not depend on members that have failed. Their failures become audit annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

@@ -68,8 +68,7 @@ pub struct Precedence {
     pub chain: Arc<str>,
     /// The namespace selector of the stage that takes precedence over the other stage; `None` selects all namespaces.
     pub namespaces: Option<NamespaceSelector>,
-    /// The object selector of the stage that takes precedence over the other stage; an empty selector selects all
-    /// objects.
+    /// The object selector of the stage that takes precedence over the other stage; if empty, it selects all objects.
     pub objects: LabelSelector,
 }
 

@@ -209,8 +209,7 @@ impl StageTurn<'_> {
 
 impl StageSpec {
     /// Returns the first setting of the stage that excludes this request: the rules, a selector, a match condition, or
-    /// the precedence of another stage. Returns `None` if no setting excludes the request. The stage's exceptions are
-    /// not checked.
+    /// another stage's precedence; `None` if no setting excludes the request. The stage's exceptions are not checked.
     ///
     /// # Errors
     ///

@@ -45,8 +45,7 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// Compares the identity fields of two objects. Returns a sentence about the first field that differs; `None` if no
-    /// field differs.
+    /// Compares the identity fields of two objects. Returns a sentence about the first field that differs, if any.
     ///
     /// The caller may pass the patch that turns `before` into `after`. If this patch cannot affect an identity field,
     /// the objects are not compared, which saves time.

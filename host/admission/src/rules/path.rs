@@ -6,10 +6,9 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 /// The paths that common servers read from the same written path. Some servers split the path and then decode each
-/// segment, so that an encoded slash (`%2F`) stays inside its segment. Others, such as those written in Go, decode the
-/// path and then split it, so that an encoded slash separates segments. Both kinds remove empty segments and dot
-/// segments such as `..`. A server that removes dot segments before it decodes takes the encoded dot segment `%2e.` for
-/// a name.
+/// segment, so that an encoded slash (`%2F`) stays in its segment. Others, such as servers in Go, decode the path and
+/// then split it, so that an encoded slash separates segments. Both kinds remove empty segments and dot segments such
+/// as `..`. A server that removes dot segments before it decodes takes the encoded dot segment `%2e.` for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path as read by servers that split it before they decode each segment. Encoded slashes stay `%2F`.
@@ -18,8 +17,7 @@ pub struct PathReadings {
     /// as servers that split first.
     pub whole: Option<String>,
     /// The path as read by servers that first remove segments such as `..`, and then decode the path. These servers
-    /// take an encoded segment such as `%2e.` for a name, and do not remove it. `None` if the path has no encoded dot
-    /// segment.
+    /// take an encoded segment such as `%2e.` for a name and keep it. `None` if the path has no encoded dot segment.
     pub encoded_dots: Option<String>,
 }
 
@@ -245,9 +243,8 @@ const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 /// The query parameter whose value some servers use instead of the request's method.
 const METHOD_PARAMETER: &str = "_method";
 
-/// Looks for a header or query parameter that makes some servers use another method or path than those of the request.
-/// Returns a text that names the first one, such as `the query parameter _method`. `target` is the path of the request
-/// with its query.
+/// Looks for a header or query parameter that makes some servers use another method or path than the request's. Returns
+/// a text that names the first one, such as `the query parameter _method`. `target` is the request's path and query.
 pub fn overridden<'a>(
     method: &str,
     target: &str,

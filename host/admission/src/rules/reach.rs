@@ -1,5 +1,4 @@
-//! Finds rules that match no request, because no hook is called for their resources, or because no requests for these
-//! resources arrive.
+//! Finds rules that match no request, because no hook is called or no requests arrive for their resources.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -218,8 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates a call that computes for this many ticks. It returns the name of the thread on which it was when it
-    /// finished.
+    /// Creates a call that computes for this many ticks. It returns the name of the thread on which it finished.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {

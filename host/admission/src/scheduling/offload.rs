@@ -105,8 +105,7 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     on_thread_for_long_work(work).await
 }
 
-/// Starts work on a thread for long work. The work may compute for long, or block. Must be called within a tokio
-/// runtime.
+/// Starts work on a thread for long work. The work may compute for long, or block. Must be called in a tokio runtime.
 pub fn on_thread_for_long_work<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

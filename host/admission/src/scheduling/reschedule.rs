@@ -1,10 +1,9 @@
 //! Lets serving threads run within a millisecond, although long work occupies the processors.
 //!
-//! A serving thread may wake on a processor that is busy with long work. If the serving thread ran shortly before,
-//! Linux may let the long work continue until the next tick of the kernel, which takes up to 4 ms. A lower priority of
-//! the long work does not prevent this, nor does another processor that is idle. But the kernel chooses again as soon
-//! as a third thread wakes on the processor. So this module wakes one thread on each processor every millisecond during
-//! long work.
+//! A serving thread may wake on a processor busy with long work. If the serving thread ran shortly before, Linux may
+//! let the long work continue until the kernel's next tick, which takes up to 4 ms. A lower priority of the long work
+//! does not prevent this, nor does another processor that is idle. But the kernel chooses again as soon as a third
+//! thread wakes on the processor. So this module wakes a thread on each processor every millisecond during long work.
 
 use std::{pin::pin, sync::LazyLock};
 

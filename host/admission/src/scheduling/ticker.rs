@@ -1,5 +1,4 @@
-//! Tickers. A ticker has threads that run a task every millisecond while a [`TickerGuard`] exists. They sleep the rest
-//! of the time.
+//! Tickers. The threads of a ticker run a task every millisecond while a [`TickerGuard`] exists, and sleep otherwise.
 
 use std::{
     io,
@@ -88,8 +87,7 @@ impl TickerState {
                 self.asleep.fetch_add(1, Ordering::SeqCst);
                 // Another thread may create a guard at this moment. It increments `guards` before it reads `asleep`.
                 // This thread has incremented `asleep` before it reads `guards`. So at least one of two things happens:
-                // this thread sees the guard and stays awake, or the other thread sees that a thread is asleep, and
-                // wakes it.
+                // this thread sees the guard and stays awake, or the other thread sees a sleeping thread and wakes it.
                 if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }

@@ -30,8 +30,7 @@ pub(crate) struct AccessCheck {
 enum CheckTarget {
     Unset,
     Group(String),
-    /// An action on a path or a resource. Its verb is empty until the expression calls `check`, whose argument is the
-    /// verb.
+    /// An action on a path or a resource. Its verb is empty until the expression calls `check` with the verb.
     Attributes(AccessAttributes),
 }
 

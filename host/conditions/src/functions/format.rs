@@ -150,8 +150,7 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // Strings are also accepted, because the strings `NaN`, `Infinity` and `-Infinity` can be formatted as
-            // numbers.
+            // Strings are also accepted, because `NaN`, `Infinity` and `-Infinity` can be formatted as numbers.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
             Self::Hex { .. } => matches!(kind, Int | Uint | String | Bytes),

@@ -133,8 +133,7 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length of the JSON text is known only after it has been written. So a part of the cost is charged in
-        // advance.
+        // The length of the JSON text is known only after it is written. So a part of the cost is charged in advance.
         machine.charge_bytes(LONGEST / 16)?;
         let written = JsonWriter::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -213,8 +212,7 @@ fn register_times(library: &mut Library) {
 }
 
 /// Combines two lists of objects into a map. Each object in `keys` has a field with a key of the map, and the object at
-/// the same position in `values` has a field with the value for this key. The last parameter has the names of the two
-/// fields.
+/// the same position in `values` has a field with the value for this key. The last parameter names the two fields.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &CelList<'a>,

@@ -2,8 +2,7 @@
 
 use std::{fmt::Write, iter::repeat_n};
 
-/// The maximum number of decimals for which Rust's formatter is used. If an expression wants more decimals, zeros are
-/// appended.
+/// The maximum number of decimals for which Rust's formatter is used. If an expression wants more, zeros are appended.
 const EXACT: usize = 1100;
 
 /// Formats a number in decimal notation, with commas between thousands.

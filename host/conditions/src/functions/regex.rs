@@ -227,8 +227,7 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut rest = source;
     let mut class = false;
     // The rest of the pattern from the last repetition on, such as `*b` in `a*b`; `None` if something else came after
-    // the repetition. With it, a second repetition directly after the first one is refused, as in `a**`, which Go
-    // refuses, too.
+    // the repetition. With it, a second repetition directly after the first, as in `a**`, is refused, as in Go.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();

@@ -39,8 +39,7 @@ impl Objection {
 
 #[derive(Default)]
 pub(super) struct Findings {
-    /// The objections to which the binding's actions apply. For example, each of them becomes a warning if the actions
-    /// include `Warn`.
+    /// The objections to which the binding's actions apply. For example, the action `Warn` turns each into a warning.
     pub(super) objections: Vec<Objection>,
     /// The objections that always deny the request, even if the binding's actions do not include `Deny`.
     pub(super) refusals: Vec<Objection>,
@@ -163,8 +162,7 @@ impl PolicyHook {
             response.warnings.extend(messages.iter().cloned());
         }
         if does(Action::Deny) || !self.policy.mutations.is_empty() {
-            // Kyverno's response gives no status code for the denial. kube-apiserver replies to the client with 400 in
-            // this case.
+            // Kyverno's response gives no status code for the denial, so kube-apiserver replies to the client with 400.
             response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
         }
     }

@@ -143,8 +143,7 @@ impl<'a> Machine<'a> {
 
     /// Binds an item to the macro's variables, and evaluates the macro's test. Without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
-        // In kube-apiserver, a macro is a loop with a variable for its result. Reading and writing this variable costs
-        // 2 for each item.
+        // In kube-apiserver, a macro is a loop that reads and writes a variable for its result, which costs 2 per item.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -155,8 +154,7 @@ impl<'a> Machine<'a> {
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
         // The end of the list `locals` may still have this macro's variables with the previous item. They are removed
-        // before the next item is bound. The variables of enclosing macros come before them in the list, and stay
-        // there.
+        // before the next item is bound. The variables of enclosing macros come before them in the list and stay there.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

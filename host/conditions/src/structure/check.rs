@@ -1,5 +1,4 @@
-//! Checks objects against a structure: objects that server-side apply is about to merge, and the results of JSON
-//! Patches.
+//! Checks objects against a structure: objects that server-side apply is about to merge, and results of JSON Patches.
 
 use std::collections::HashSet;
 

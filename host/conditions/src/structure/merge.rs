@@ -55,8 +55,7 @@ fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String>
     names.collect()
 }
 
-/// Merges a change into a list. An item that occurs in both of them is merged. Such items get the order that they have
-/// in the change.
+/// Merges a change into a list. An item that occurs in both is merged. Such items get their order in the change.
 fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -68,8 +67,7 @@ fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>)
             continue;
         }
         only_old.push(None);
-        // If two items of the old list have the same name, neither of them is merged: the item of the change replaces
-        // both.
+        // If two items of the old list have the same name, neither is merged: the item of the change replaces both.
         old.entry(name)
             .and_modify(|known| *known = None)
             .or_insert(Some(item));

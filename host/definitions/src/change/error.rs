@@ -25,8 +25,7 @@ pub enum PlanError {
     /// Several stages have this name, for example in chains of different phases.
     #[error("{0}")]
     AmbiguousStage(String),
-    /// The requested change of these definitions is not possible. The text tells the reason, and where to make the
-    /// change instead.
+    /// These definitions cannot be changed as requested. The text tells why, and where to make the change instead.
     #[error("{0}")]
     Conflict(String),
 }

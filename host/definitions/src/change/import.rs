@@ -51,8 +51,7 @@ pub struct ImportedDefinition {
     /// The name of the chain to which the imported definition belongs, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// Remarks about the result: how the native chain differs from the original, or why the definition was not
-    /// converted.
+    /// Remarks on the result: how the native chain differs from the original, or why the definition was not converted.
     pub notes: Vec<String>,
 }
 

@@ -10,8 +10,7 @@ use crate::{
 };
 
 /// A candidate never inherits these fields from the stage's plugin. When the candidate is promoted, all of them are
-/// taken from the candidate. For example, if the stage's plugin has a `digest` and the candidate has none, the `digest`
-/// is removed.
+/// taken from the candidate. For example, if only the stage's plugin has a `digest`, the `digest` is removed.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
 /// The fields of a plugin that a candidate inherits. When a candidate is promoted, a field that the candidate omits
 /// keeps the value that it has in the stage's plugin.

@@ -14,8 +14,7 @@ use super::{
 /// values. In a text with more than 400,000 values, go-yaml allows fewer repetitions.
 const MOST_REPEATED: usize = 99;
 
-/// Aliases may repeat values without a limit while a document has at most this number of values. go-yaml has the same
-/// exception.
+/// Aliases may repeat values without a limit while a document has at most this number of values, as in go-yaml.
 const UNCHECKED_VALUES: usize = 1000;
 
 pub(super) struct YamlEvents<'t> {
@@ -30,8 +29,7 @@ pub(super) struct YamlEvents<'t> {
     /// The events that are still to be repeated because of an alias, as ranges of indexes in `recorded`. There is one
     /// range for each level of nesting, because a repeated list may contain an alias itself.
     repeating: Vec<Range<usize>>,
-    /// The position of the last event that came from the parser. It stays the same while events are repeated for an
-    /// alias.
+    /// The position of the last event from the parser. It stays the same while events are repeated for an alias.
     written: Position,
     values: usize,
     /// The number of values that aliases have repeated so far.

@@ -140,8 +140,7 @@ impl Document {
     }
 }
 
-/// Replaces ranges of the text. If one range contains another, which aliases can cause, only the larger range is
-/// replaced.
+/// Replaces ranges of the text. If one range contains another because of aliases, only the larger range is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;

@@ -157,8 +157,7 @@ impl<'a> Node<'a> {
         self.accept_read(read_value(path, read))
     }
 
-    /// Returns the value that was read from another file. If the file has mistakes, they are reported, and the result
-    /// is `None`.
+    /// Returns the value that was read from another file. If the file has mistakes, reports them and returns `None`.
     pub fn accept_read<T>(&self, read: Result<T, Mistakes>) -> Option<T> {
         read.map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
             .ok()

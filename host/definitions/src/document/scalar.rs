@@ -11,8 +11,7 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
-    /// A finite number that is not written as an integer, such as `1.5` or `1e3`. If its value is whole, it becomes an
-    /// integer in JSON.
+    /// A finite number not written as an integer, such as `1.5` or `1e3`. A whole value becomes an integer in JSON.
     Float(f64),
     String,
     /// The decoded text of a scalar with the tag `!!binary`.
@@ -55,8 +54,7 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // A text with any other tag becomes a string. This includes the tag `!!timestamp`, because JSON has no type for
-        // timestamps.
+        // A text with any other tag becomes a string. This includes `!!timestamp`, because JSON has no timestamp type.
         _ => Ok(Scalar::String),
     }
 }

@@ -152,8 +152,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes trailing white space from the range of a value. The parser's range of a block scalar includes the line
-    /// breaks after it.
+    /// Removes trailing white space from a value's range. The parser includes the line breaks after a block scalar.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
         let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
         span.start..span.start + written.len()

@@ -22,8 +22,7 @@ use crate::{
     plugin, selectors,
 };
 
-/// The default timeout of a hook. The BCS driver has no timeout and waits forever, so the default of kube-apiserver for
-/// webhooks is used.
+/// The default timeout of a hook: kube-apiserver's default for webhooks, because the BCS driver has no timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
@@ -220,8 +219,7 @@ fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<S
     let name = read_stage_name(&mut fields, "name the hook", printable, seen);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
-        // The driver's responses contain `failurePolicy: ''` if the policy is unset. Like a missing policy, this means
-        // `Ignore`.
+        // The driver returns `failurePolicy: ''` if the policy is unset. Like a missing policy, this means `Ignore`.
         "" => None,
         _ => node.word(),
     };

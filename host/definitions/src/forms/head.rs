@@ -58,8 +58,7 @@ impl DocumentForms {
         let Some(head) = DocumentHead::read(root, self) else {
             return Vec::new();
         };
-        // kubectl prints a list of the kind `List`. An API server names the kind of a list after its items, such as
-        // `SyncSetList`.
+        // kubectl prints a list of the kind `List`. An API server names a list after its items, such as `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {

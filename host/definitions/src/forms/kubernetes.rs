@@ -25,8 +25,7 @@ use crate::{
     names,
 };
 
-/// The fields of `metadata` that this program ignores. API servers, clients and BCS write them in addition to the name
-/// and namespace.
+/// The ignored fields of `metadata`. API servers, clients and BCS write them in addition to the name and namespace.
 pub(crate) const KEPT_METADATA: [&str; 12] = [
     "clusterName",
     "creationTimestamp",

@@ -282,8 +282,7 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase) -> Option<HookDefinition> {
         _ => {
             let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
-            // A stage must not have several hooks. All of them are read anyway, so that the mistakes in each hook are
-            // reported too.
+            // A stage must not have several hooks. All of them are read anyway, to report the mistakes in each hook.
             for (_, read, node) in hooks {
                 read(&node, phase);
             }

@@ -41,9 +41,8 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that is only a part of a chain, such as a binding of a policy. `of` is the
-    /// word for such a part, for example `binding`. Two documents with the same `of` in the same phase must have
-    /// different names.
+    /// Creates the content of a document that is part of a chain, such as a policy's binding. `of` is the word for such
+    /// a part, for example `binding`. Documents with the same `of` in the same phase must have different names.
     pub fn of_part(
         of: &'static str,
         phase: Phase,

@@ -161,8 +161,7 @@ impl HookKind for CelDefinition {
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // Calls of an expression that reads the namespace of the request fail if the host does not know this
-            // namespace.
+            // Calls of an expression that reads the request's namespace fail if the host does not know this namespace.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

@@ -96,8 +96,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     };
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
-        // The BCS driver returns a definition with port 0 if its port is not set. Therefore 0 stands for the default
-        // port here.
+        // The BCS driver returns a definition with port 0 if its port is unset. So 0 stands for the default port here.
         Some(port) if of_bcs => match port.integer(0..=u16::MAX) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,

@@ -43,8 +43,7 @@ impl HookKind for GroupDefinition {
         self.members.iter_mut().map(|member| &mut member.plugin).collect()
     }
 
-    // The locations of the plugins are ignored here, because they change whenever a line above a plugin is added or
-    // removed.
+    // Plugin locations are ignored here, because they change whenever a line above a plugin is added or removed.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let Some(now) = now.get::<Self>() else {
             return true;
@@ -56,8 +55,7 @@ impl HookKind for GroupDefinition {
         self.expression != now.expression || self.members.iter().any(is_weaker)
     }
 
-    // An import never writes a group as a native stage. Only Kubewarden's groups are imported, and they are kept
-    // unchanged.
+    // An import never writes a group as a native stage. Only Kubewarden's groups are imported, and are kept unchanged.
     fn to_native(&self) -> Option<(&'static str, Json)> {
         None
     }

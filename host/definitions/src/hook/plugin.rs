@@ -62,8 +62,7 @@ impl<'a> PluginRole<'a> {
             is_member: false,
         };
         match self {
-            // The stock plugin `rego` runs Rego policies. A stage that uses it has the field `rego` instead of the
-            // field `plugin`.
+            // The stock plugin `rego` runs Rego policies. A stage that uses it has the field `rego`, not `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
                 of_stage(".rego")
             }

@@ -44,8 +44,7 @@ pub struct Definitions {
     pub chains: Vec<ChainDefinition>,
     /// All exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// The kinds and names of definitions that define no chain, but on which chains depend, such as a `SyncSet`;
-    /// sorted.
+    /// The sorted kinds and names of definitions that define no chain, but on which chains depend, such as a `SyncSet`.
     pub supporting: Vec<String>,
 }
 
@@ -61,8 +60,7 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define. `mistakes` contains the mistakes that the parser has
-/// already found.
+/// Returns the chains and exceptions that these documents define. `mistakes` are those that the parser already found.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,

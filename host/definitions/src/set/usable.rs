@@ -23,8 +23,7 @@ pub enum OnBadDefinition {
     /// The last valid version of an invalid entry stays live. If there is no such version, the entry is left out.
     #[default]
     KeepLast,
-    /// An invalid entry is left out, even if an earlier version of it was valid. Requests that it would check pass
-    /// unchecked.
+    /// An invalid entry is left out, even if an earlier version was valid. Requests that it would check pass unchecked.
     ServeRest,
 }
 
@@ -268,8 +267,7 @@ impl Classifier<'_> {
 }
 
 impl Usable {
-    /// Returns the same definitions with an [empty cache](DefinitionSet::uncached), so that their texts are parsed
-    /// again.
+    /// Returns the same definitions with an [empty cache](DefinitionSet::uncached), so that the texts are parsed again.
     #[must_use]
     pub fn uncached(self) -> Self {
         Self {

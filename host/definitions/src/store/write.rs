@@ -119,8 +119,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
         // The umask of the process removes bits from this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
-    // The lock shows other processes that the draft is in use. Some file systems do not support locks, so a failure is
-    // ignored.
+    // The lock shows other processes that the draft is in use. Some file systems lack locks, so a failure is ignored.
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
         // A rename would replace even a file that must not be written, so the permission is checked first.

@@ -98,8 +98,7 @@ pub enum ChangeError {
     /// The change affects several stores, which cannot be written together atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
-        /// The [location](admittance_definitions::DefinitionStore::location) of one of the stores that the change
-        /// affects.
+        /// The [location](admittance_definitions::DefinitionStore::location) of one of the affected stores.
         one: String,
         /// The location of another store that the change affects.
         other: String,
@@ -206,8 +205,7 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // A change fetches only the modules that it needs itself, so it does not wait for the servers of other
-            // modules.
+            // A change fetches only the modules that it needs, so it does not wait for the servers of other modules.
             let modules = Modules::Current(FetchScope::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -362,8 +360,7 @@ impl Host {
     }
 
     /// Restores the definitions and the exact modules of an earlier revision, and goes live with them as a new
-    /// revision. Definition files are not changed. The rollback lasts until the definitions or their modules change
-    /// again.
+    /// revision. Definition files are not changed. The rollback lasts until the definitions or their modules change.
     ///
     /// # Errors
     ///

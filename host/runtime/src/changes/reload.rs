@@ -54,8 +54,7 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // Reading may wait for a slow disk, or for files that another program is writing. So the lock on `state` is not
-        // held meanwhile.
+        // Reading may wait for a slow disk, or files that another program writes. So `state` is not locked meanwhile.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;

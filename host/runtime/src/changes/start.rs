@@ -107,8 +107,7 @@ impl Host {
         let limits = host.0.assembler.trials.limits.clone();
         tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
         if has_new_rollouts {
-            // If the progress of the rollouts cannot be written to disk, `keep_rollouts` logs that, and the host starts
-            // nevertheless.
+            // If the rollout progress cannot be written to disk, `keep_rollouts` logs that, and the host starts anyway.
             let _ = host.0.disabled.keep_rollouts().await;
         }
         host.prune(&*host.0.state.lock().await);

@@ -9,8 +9,7 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request and its outcome. The outcome lacks the resulting object, which can be computed from the request's object
-/// and the patch.
+/// A request and its outcome without the resulting object, which follows from the request's object and the patch.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,

@@ -13,8 +13,7 @@ pub struct DecisionFilter {
     /// The name of a chain that a selected request matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The name of a stage that was called for a selected request. If `chain` is set, the stage has to be in that
-    /// chain.
+    /// The name of a stage that was called for a selected request. If `chain` is set, the stage must be in that chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// The namespace of selected requests; an empty string selects requests without a namespace.

@@ -119,10 +119,9 @@ impl DecisionLog {
     }
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
-    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES).
-    /// Returns the number of older decisions with this uid as well. Many decisions can have the same uid:
-    /// kube-apiserver may send one request to several paths of this program, and some clients choose the uid
-    /// themselves.
+    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
+    /// returns the number of older decisions with this uid. Many decisions can have the same uid: kube-apiserver may
+    /// send one request to several paths of this program, and some clients choose the uid themselves.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
@@ -286,14 +285,12 @@ impl LoggedDecision {
         write::detail(self.id, &self.decided, &self.redact)
     }
 
-    /// Returns `metadata.generateName` of the request's object; `None` if the object has none, or if the log does not
-    /// have the object.
+    /// Returns `metadata.generateName` of the request's object; `None` if the object has none, or is not in the log.
     pub fn generate_name(&self) -> Option<String> {
         self.decided.generate_name()
     }
 
-    /// Returns `metadata.uid` of the object that was stored before the request; `None` if there is none, or if the log
-    /// does not have it.
+    /// Returns `metadata.uid` of the object stored before the request; `None` if there is none, or if the log lacks it.
     pub fn stored_uid(&self) -> Option<String> {
         self.decided.stored_uid()
     }

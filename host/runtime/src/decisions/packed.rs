@@ -246,9 +246,8 @@ impl<'a> PackedPart<'a> {
 }
 
 impl RequestOrigin {
-    /// Keeps the properties of `request` that most requests of a front end have in common: the front end, the identity
-    /// and the spelling. Many decisions share one copy of them. A new copy is made only if `request` differs from the
-    /// last one.
+    /// Keeps the properties of `request` that most requests of a front end share: the front end, the identity and the
+    /// spelling. Many decisions share one copy of them. A new copy is made only if `request` differs from the last one.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -364,8 +363,7 @@ impl PackedLogLine {
     }
 }
 
-/// Copies an outcome, but not the object that the chains returned. If the request is about a Secret, the patches are
-/// not copied either.
+/// Copies an outcome, but not the object that the chains returned, nor the patches if the request is about a Secret.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);

@@ -206,8 +206,7 @@ impl StageRecord {
 }
 
 impl DecisionRecord {
-    /// Removes the values that patches write, because such values are parts of the object. The operations and their
-    /// paths are kept.
+    /// Removes the values that patches write, because such values are parts of objects. Keeps the operations and paths.
     pub fn without_values(&mut self) {
         let of_stages = self.stages.iter_mut().map(|stage| &mut stage.patch);
         let patches = of_stages.chain([&mut self.patch]).flatten();

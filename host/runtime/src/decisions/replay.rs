@@ -18,9 +18,8 @@ use crate::{Host, live::stage::stage_calling_server};
 pub struct ReplayError(String);
 
 impl Host {
-    /// Passes a request through the selected chains of the live table again, within the host's request timeout. The
-    /// outcome is not included in metrics, statistics, logs, decisions or recordings. Plugins make lookups and HTTP
-    /// requests as usual.
+    /// Passes a request through the selected chains of the live table again, within the request timeout. The outcome is
+    /// not in metrics, statistics, logs, decisions or recordings. Plugins make lookups and HTTP requests as usual.
     ///
     /// # Errors
     ///

@@ -136,8 +136,7 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     })
 }
 
-/// Returns a unified diff of two texts. If the texts are too long to compare, the diff removes all old lines and adds
-/// all new lines.
+/// Returns a unified diff of two texts. If the texts are too long to compare, the diff replaces all lines.
 fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
     if old_lines * new_lines <= MOST_PAIRS {

@@ -57,8 +57,7 @@ pub(crate) enum FetchScope {
     /// Any module may be requested from its server if it is not in the store of modules. The modules in this set are
     /// due for a refresh, so they are requested even if they are in the store.
     All(Arc<HashSet<ModuleReference>>),
-    /// Only the modules in this set may be requested from their servers, and only if they are not in the store of
-    /// modules.
+    /// Only modules in this set may be requested from their servers, and only if they are not in the store of modules.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
@@ -95,8 +94,7 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// The sandbox in which plugins run. It reserves much memory, so it is created only when the first plugin is
-    /// loaded.
+    /// The sandbox that runs plugins. It reserves much memory, so it is created only when the first plugin is loaded.
     pub(crate) started: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,

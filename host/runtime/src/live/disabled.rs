@@ -108,8 +108,7 @@ impl Host {
     /// Disables a stage for some time: it is not called, or only as in mode `Audit`. This takes effect with the next
     /// request, even if definitions are invalid or stores are unreachable. It applies to the stage of this name in
     /// later tables as well. It survives restarts if there is a directory for the
-    /// [history](crate::HostBuilder::history). If the stage is already disabled, the new options replace the previous
-    /// ones.
+    /// [history](crate::HostBuilder::history). If the stage is already disabled, the new options replace the old ones.
     ///
     /// # Errors
     ///

@@ -11,8 +11,7 @@ use crate::{
     status::statistics::StageStatistics,
 };
 
-/// A stage of a live table, together with its statistics, its candidate, the rollout of the candidate, and whether the
-/// stage is disabled.
+/// A stage of a live table, with its statistics, candidate and rollout, and whether the stage is disabled.
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,

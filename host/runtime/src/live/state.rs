@@ -135,8 +135,7 @@ impl Host {
         table
     }
 
-    /// Replaces the live table by a copy in which these stages are disabled, and in which the candidates have their
-    /// current shares.
+    /// Replaces the live table by a copy with these stages disabled, and with the current shares of the candidates.
     pub(crate) fn apply_disabled(&self, stages: &Stages) {
         let table = Arc::new(self.table().with_disabled(stages));
         metrics::stages_live(&table.chains);

@@ -70,8 +70,7 @@ pub enum ReplicaAgreement {
     /// All replicas have prepared the table with this content hash. The leader has to publish the hash as the new
     /// target, and then every replica goes live with the table.
     Switch(Digest),
-    /// The other replicas wait before they go live with the next table, because the replicas in this list have not
-    /// prepared it.
+    /// The other replicas wait to go live with the next table, because the replicas in this list have not prepared it.
     Waiting(Vec<MissingReplica>),
 }
 
@@ -102,8 +101,7 @@ impl MissingReplica {
     }
 }
 
-/// Decides which table the replicas should serve, given the target that was published last and the reports of all
-/// replicas.
+/// Decides which table the replicas should serve, given the last published target and the reports of all replicas.
 ///
 /// A replica votes if it is alive and has prepared the table of the target, or serves it. Nobody waits for the other
 /// replicas, which may be new or late: they answer no requests until they serve this table. If no replica has the

@@ -152,8 +152,7 @@ impl BodyLimits {
     }
 }
 
-/// Returns the size of the work of parsing a body, for [`offload_without_deadline`]. It is a quarter of the body's
-/// length.
+/// Returns the size of the work of parsing a body, for [`offload_without_deadline`]: a quarter of the body's length.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }

@@ -32,16 +32,14 @@ use crate::{
 /// The maximum number of evaluations at a time. Each of them runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The maximum number of plugin calls at a time in all evaluations together. These calls take no slots from the plugins
-/// of the live table.
+/// The maximum number of plugin calls at a time in all evaluations. These calls take no slots from the live plugins.
 const CALLS_IN_FLIGHT: u32 = 8;
 
 /// The number of evaluations whose plugins stay loaded. Users often evaluate several objects with the same chains, and
 /// then only the first evaluation has to compile the plugins.
 const KEPT_EVALUATIONS: usize = 4;
 
-/// The maximum number of plugins of one evaluation that stay loaded. If an evaluation has more plugins, none of them
-/// stays loaded.
+/// The maximum number of plugins of one evaluation that stay loaded. If an evaluation has more, none stays loaded.
 const KEPT_PLUGINS: usize = 16;
 
 /// The maximum size of a settings schema in the result of an evaluation, in bytes. A larger schema is omitted.

@@ -43,8 +43,7 @@ const DIGEST_HEADERS: [HeaderName; 3] = [
 /// A request that no chain can match is streamed to the inner service unchanged. The body of any other request is read
 /// and passed through the chains, and the result is forwarded. If the chains refuse the request, the dialect writes the
 /// reply, and the inner service never sees the request. Trailers of a body that is read are dropped. If the dialect
-/// needs the stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits
-/// of a body.
+/// needs the stored object ([`Dialect::stored`]), it is first fetched from the inner service, within a body's limits.
 ///
 /// If the value of `X-Request-Id` has at most 128 letters, digits and `.`, `_`, `:`, `-`, it is the uid of the request.
 /// If not, a new uid is created. The uid is sent to the inner service and to the client. An invalid `traceparent` is
@@ -280,8 +279,7 @@ impl LayerState {
             Box::pin(adding).await?;
             let state = head.extensions.get::<StoredState>();
             let stored = state.and_then(|state| state.object.as_ref());
-            // The body may be a patch, which the dialect applies to the stored object. So the size of the stored object
-            // counts as well.
+            // The body may be a patch that the dialect applies to the stored object, whose size counts as well.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());
@@ -310,8 +308,7 @@ impl LayerState {
                 .end(&EndReason::Rejected(&rejection), &outcome.warnings)
                 .into());
         }
-        // No stage was called, so the original body is forwarded, even if the spelling of its keys differs from the
-        // canonical one.
+        // No stage was called, so the original body is forwarded, even if the spelling of its keys is not canonical.
         if outcome.trace.is_empty() {
             return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
         }

@@ -1,5 +1,4 @@
-//! If a request changes a stored object, the object is fetched from the inner service before the chains get the
-//! request.
+//! Before the chains get a request that changes a stored object, the object is fetched from the inner service.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -91,8 +90,7 @@ where
         .await
         .map_err(UnknownObject::Failed)?;
     let reply = inner.call(request).await.map_err(UnknownObject::Failed)?;
-    // If the reply has a `Passage`, this program wrote the reply itself, for example because the upstream is
-    // unreachable.
+    // If the reply has a `Passage`, this program wrote the reply, for example because the upstream is unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(UnknownObject::Replied(reply));
     }

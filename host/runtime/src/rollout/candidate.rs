@@ -37,8 +37,7 @@ use crate::{
     },
 };
 
-/// The maximum number of background calls of a candidate at a time. This limit leaves slots for the calls of live
-/// plugins.
+/// The maximum number of background calls of a candidate at a time. This limit leaves slots for calls of live plugins.
 const BACKGROUND_CALLS: usize = 8;
 
 /// Calls a plugin or its candidate, then the other one in the background, and compares their answers.

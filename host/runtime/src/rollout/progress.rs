@@ -55,8 +55,7 @@ pub(crate) struct Rollouts {
 struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// The end of the current step, in the monotonic clock and in the system clock; `None` if the step does not end by
-    /// itself.
+    /// The end of the current step, in the monotonic and the system clock; `None` if the step does not end by itself.
     end: Option<(Instant, Moment)>,
 }
 
@@ -145,9 +144,8 @@ impl Rollouts {
         is_changed
     }
 
-    /// Takes over the progress of rollouts that another replica reports. Reported progress replaces the progress on
-    /// this replica only if it is newer, or if it says that the rollout was aborted. Returns whether any progress was
-    /// replaced.
+    /// Takes over the progress of rollouts that another replica reports. Reported progress replaces this replica's
+    /// progress only if it is newer, or says that the rollout was aborted. Returns whether any progress was replaced.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -218,8 +216,7 @@ impl LiveRollout {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The system clock may have been set back since the step began. So at most the full length of the step
-            // remains.
+            // The system clock may have been set back since the step began. So at most the step's full length remains.
             rest.min(pause)
         });
         let live = Self {

@@ -9,8 +9,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::status::metrics;
 
-/// The rollout of a candidate. Tables in which the candidate has the same plugin and the same rollout settings share
-/// this value.
+/// The rollout of a candidate. Tables in which the candidate has the same plugin and rollout settings share this value.
 #[derive(Debug)]
 pub(crate) struct Rollout {
     pub(crate) stage: String,

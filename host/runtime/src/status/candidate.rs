@@ -118,8 +118,7 @@ pub enum DifferenceEffect {
 keywords!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
 
 impl CandidateReport {
-    /// Removes the values that the patches of the samples write, because such values are parts of objects. The paths
-    /// are kept.
+    /// Removes the values that the samples' patches write, because such values are parts of objects. Paths are kept.
     pub fn without_values(&mut self) {
         let answers = self
             .samples

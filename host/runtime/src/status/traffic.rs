@@ -149,8 +149,7 @@ impl CountedMinute {
         self.changed += other.changed;
         self.denied += other.denied;
         self.failed += other.failed;
-        // An error is impossible here: only a histogram with a fixed range can fail, and this histogram grows as
-        // needed.
+        // An error is impossible: only a histogram with a fixed range can fail, and this histogram grows as needed.
         let _ = self.durations.add(&other.durations);
     }
 

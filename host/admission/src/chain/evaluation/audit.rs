@@ -69,9 +69,8 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Takes the stage's turn in each round. After a round in which the hook is not called, the stage has no turn in
-    /// the later rounds, and their results are `None`. The number before each result is the index of the round's row in
-    /// the trace.
+    /// Takes the stage's turn in each round. After a round without a call of the hook, the stage has no turn in later
+    /// rounds, whose results are `None`. The number before each result is the index of the round's row in the trace.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,

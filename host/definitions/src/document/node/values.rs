@@ -34,8 +34,7 @@ impl<'a> Node<'a> {
         read_each(&self.list()?, read)
     }
 
-    /// Reads a list like [`list_of`](Self::list_of). In addition, an empty list is a mistake, and `fix` tells what to
-    /// write instead.
+    /// Reads a list like [`list_of`](Self::list_of). But an empty list is a mistake; `fix` tells what to write instead.
     pub fn filled_list_of<T>(&self, fix: &str, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.filled_list(fix)?, read)
     }
@@ -165,8 +164,7 @@ impl<'a> Node<'a> {
         self.one_of(W::ENUM_NAME, W::KEYWORDS)
     }
 
-    /// Reads one of these words, in exactly this case. `what` is the name of such words in messages, for example
-    /// `failure policy`.
+    /// Reads one of these words, in exactly this case. `what` names such words in messages, such as `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
         self.matching_word(what, words, |text, word| text == word)
     }

@@ -43,8 +43,7 @@ impl BcsObject {
     pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
         let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
         let mut mistakes = Mistakes::new();
-        // The name ends with `.json`, so that the text is parsed only as JSON. Otherwise, YAML would be accepted as
-        // well.
+        // The name ends with `.json`, so that the text is parsed only as JSON. Otherwise, YAML would be accepted too.
         let documents = document::read_text("body.json", text, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(NoBcsObject::Json(describe(&mistakes)));

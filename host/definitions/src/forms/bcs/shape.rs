@@ -134,8 +134,7 @@ impl Shape {
 }
 
 impl ShapeField {
-    /// Returns the key by which an object contains this field, in any case. A key in the documented spelling is
-    /// preferred.
+    /// Returns the key by which an object contains this field, in any case. The documented spelling is preferred.
     fn key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {
             return Some(self.name.to_owned());

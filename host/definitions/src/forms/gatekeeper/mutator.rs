@@ -49,8 +49,7 @@ pub(super) struct MutatorDocument {
     kind: MutatorKind,
     name: String,
     pub(super) source: Location,
-    /// The kinds of objects that the mutator changes. An `AssignMetadata` lists no kinds, because it changes objects of
-    /// all kinds.
+    /// The kinds of objects that the mutator changes. An `AssignMetadata` lists no kinds, because it changes all kinds.
     apply_to: Vec<ApplyTo>,
     matching: Match,
     mutator: Mutator,

@@ -202,8 +202,7 @@ impl TemplateDocument {
         (constrained, warnings)
     }
 
-    /// Warns if the Rego policy reads `data.inventory` although it is empty, or reads input that Gatekeeper does not
-    /// provide.
+    /// Warns if the Rego policy reads `data.inventory` although it is empty, or input that Gatekeeper does not provide.
     fn reading_warnings(&self, rego: &RegoCode, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (

@@ -9,8 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::resource::{ResourceDocument, SchemaResource};
 use crate::document::Node;
 
-/// The field `openapi` identifies a document of OpenAPI 3. A document of OpenAPI 2 has the field `swagger` instead, and
-/// is not supported.
+/// The field `openapi` identifies a document of OpenAPI 3. OpenAPI 2 has `swagger` instead, and is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 

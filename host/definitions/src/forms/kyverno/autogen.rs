@@ -8,8 +8,7 @@ use crate::forms::kubernetes::policy::MatchConstraints;
 /// The place of a Pod or a Pod template in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
-    /// There is no Pod template. The object is the Pod itself, or an object of another kind for which the policy is
-    /// written.
+    /// No Pod template: the object is the Pod itself, or an object of another kind for which the policy is written.
     Object,
     /// The object contains the Pod template in its `spec`, as a Deployment does.
     Template,

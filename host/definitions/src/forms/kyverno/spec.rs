@@ -202,8 +202,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // The field `background` has no effect here. Audits evaluate every chain, even if its policy disables background
-    // scans.
+    // The field `background` is ignored here. Audits evaluate each chain, even if its policy disables background scans.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }

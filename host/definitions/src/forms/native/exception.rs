@@ -22,8 +22,7 @@ const ALL: &str = "*";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExceptionDefinition {
-    /// The excepted requests, and the time when the exception ends. All stages that the exception names share this
-    /// `Arc`.
+    /// The excepted requests, and when the exception ends. All stages that the exception names share this `Arc`.
     pub exception: Arc<Exception>,
     /// The person or team that answers for the exception.
     pub owner: String,

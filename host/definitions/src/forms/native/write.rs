@@ -18,8 +18,7 @@ pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
     }
-    // A native chain has only one match policy, which applies to all its rules. The match policy of the first rule is
-    // used.
+    // A native chain has only one match policy, which applies to all its rules. The first rule's match policy is used.
     let match_policy = chain.rules.first().map(|rule| rule.match_policy);
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());

@@ -13,8 +13,7 @@ use crate::{
 const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
-/// Annotations that OpenKruise itself writes when it updates Pods in place. This program ignores them without a
-/// warning.
+/// Annotations that OpenKruise itself writes when it updates Pods in place. This program ignores them without warning.
 const WRITTEN: [&str; 2] = [
     "kruise.io/sidecarset-hash",
     "kruise.io/sidecarset-hash-without-image",

@@ -23,8 +23,7 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without `settings` inherits those of the stage's plugin. In this case, the setting is searched in the
-    // stage's plugin.
+    // A candidate without `settings` inherits those of the stage's plugin, so the setting is searched there.
     let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()

@@ -48,8 +48,7 @@ pub(crate) fn read_in_place_of_client<'a>(
             None
         }
         (Some(client), Some(plugin)) => {
-            // A `clientConfig` and a `plugin` exclude each other. Both are read anyway, so that the mistakes in each
-            // are reported too.
+            // A `clientConfig` and a `plugin` exclude each other. Both are read anyway, to report the mistakes in each.
             read_client(&client);
             read(&plugin);
             let fix = format!("keep one of them, or make two {what}s");
