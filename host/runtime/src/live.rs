@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mistake_in_definitions_is_not_retried_until_they_change() {
+    async fn definitions_with_a_mistake_are_not_read_again_until_they_change() {
         let error = Error::Definitions(admittance_definitions::Mistakes::new());
         assert!(TableProblem::after(None, Arc::new(error)).next.is_none());
     }

@@ -251,7 +251,7 @@ fn the_opt_in_annotation_may_be_on_the_object_or_have_another_name() {
 }
 
 #[test]
-fn only_workloads_that_can_change_are_injected() {
+fn sidecars_are_injected_only_where_the_pod_template_can_change() {
     let job =
         json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
     let table = [

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_paths_have_few_interpretations() {
+    fn servers_read_an_ordinary_path_in_few_ways() {
         for (path, most) in [
             ("/v1/job/web/plan", 1),
             ("/v1/job/Web.Front", 1),

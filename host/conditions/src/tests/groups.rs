@@ -17,7 +17,7 @@ fn short(formula: &Formula) -> String {
 }
 
 #[test]
-fn a_group_expression_combines_members_with_and_or_and_not() {
+fn a_group_expression_supports_the_operators_and_or_and_not() {
     for (text, expected) in [
         ("a()", "0"),
         (" a() || b() && !c()\n", "(0|(1&!2))"),

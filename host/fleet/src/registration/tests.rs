@@ -389,7 +389,7 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
 }
 
 #[tokio::test]
-async fn each_match_condition_excludes_the_requests_that_it_names() {
+async fn match_conditions_exclude_requests_that_the_cluster_depends_on() {
     use admittance::admission::{
         Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Operation, Request,
     };

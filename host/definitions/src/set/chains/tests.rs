@@ -279,7 +279,7 @@ fn a_document_that_is_not_a_definition_is_a_mistake() {
 }
 
 #[test]
-fn a_chain_can_be_created_from_a_plugin_without_a_document() {
+fn a_chain_can_be_created_from_a_plugin_alone() {
     let chain = ChainDefinition::of_plugin(
         Path::new("target/image_policy.wasm"),
         serde_json::json!({"a": 1}),

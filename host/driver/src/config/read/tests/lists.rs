@@ -15,7 +15,7 @@ fn with_lists(text: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn the_upstream_section_lists_are_read_from_the_configuration() {
+fn lists_in_the_section_upstream_are_read() {
     let config = with_lists(
         "{ path: [/v1/jobs, '/v1/jobs?namespace=b'], items: /items,
            pages: { query: next, pointer: /next, size: per_page },

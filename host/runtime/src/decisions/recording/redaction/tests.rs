@@ -137,7 +137,7 @@ fn secrets_in_http_responses_to_plugins_are_never_recorded() {
 }
 
 #[test]
-fn shortening_a_patch_removes_values_before_operations() {
+fn a_patch_that_is_too_long_loses_values_first_and_operations_later() {
     let request = request("Pod");
     let patch = |value: &str, count: usize| {
         let operation = json!({"op": "add", "path": "/spec/a", "value": value});
