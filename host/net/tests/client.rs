@@ -19,7 +19,7 @@ use tokio::{
 };
 use url::Url;
 
-fn client(proxy: ProxyChoice) -> HttpClient {
+fn client_with(proxy: ProxyChoice) -> HttpClient {
     let options = ClientOptions {
         connect_timeout: Duration::from_secs(10),
         silence: Duration::from_secs(30),
@@ -47,7 +47,7 @@ async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>)
 #[tokio::test]
 async fn a_request_with_endless_informational_responses_fails() {
     let (url, _serving) = server(b"HTTP/1.1 103 Early Hints\r\n\r\n").await;
-    let client = client(ProxyChoice::None);
+    let client = client_with(ProxyChoice::None);
     let error = client
         .send(ClientRequest::new(Method::GET, url))
         .await
@@ -63,7 +63,7 @@ async fn a_redirect_is_returned_instead_of_followed() {
     let (url, serving) =
         server(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n").await;
     let request = ClientRequest::new(Method::POST, url.clone()).body("text");
-    let response = client(ProxyChoice::None).send(request).await.unwrap();
+    let response = client_with(ProxyChoice::None).send(request).await.unwrap();
     assert_eq!((response.status, &response.url), (StatusCode::FOUND, &url));
     let received = serving.await.unwrap();
     assert!(received.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{received}");
@@ -76,7 +76,7 @@ async fn a_request_through_a_proxy_contains_the_url_of_its_target() {
     proxy.set_username("user").unwrap();
     proxy.set_password(Some("word")).unwrap();
     let url: Url = "http://modules.example.com/a.wasm".parse().unwrap();
-    let client = client(ProxyChoice::All(proxy));
+    let client = client_with(ProxyChoice::All(proxy));
     let response = client.send(ClientRequest::new(Method::GET, url)).await.unwrap();
     assert_eq!(response.status, StatusCode::NO_CONTENT);
     let received = serving.await.unwrap();
@@ -97,6 +97,6 @@ async fn a_refused_connection_is_a_connect_error() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
     let request = ClientRequest::new(Method::GET, url.parse().unwrap());
-    let error = client(ProxyChoice::None).send(request).await.unwrap_err();
+    let error = client_with(ProxyChoice::None).send(request).await.unwrap_err();
     assert!(matches!(error, ClientError::Connect(_)), "{error:?}");
 }

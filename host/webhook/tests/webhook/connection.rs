@@ -13,7 +13,7 @@ use crate::{
     certificates::WebhookAuthority,
     clients_of, config, replaces, serve,
     server::{TestWebhook, always, answer, echo, endless, silent_at_first},
-    service,
+    service_target,
 };
 
 const BOTH: [Version; 2] = [Version::HTTP_2, Version::HTTP_11];
@@ -44,7 +44,7 @@ async fn connections_to_a_webhook_server_are_reused() {
         assert_eq!(server.connections(), 1, "{version:?}");
 
         let other = WebhookConfig {
-            target: service(ServiceNaming::Bcs, "/other"),
+            target: service_target(ServiceNaming::Bcs, "/other"),
             ..config(Protocol::BcsResource, &authority)
         };
         let other = Webhook::new(other, &clients).unwrap();

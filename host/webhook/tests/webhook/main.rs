@@ -28,7 +28,7 @@ const BCS_HOST: &str = "hook.ns";
 /// The host name that a Kubernetes service has, if it is called `hook` and is in the namespace `ns`.
 const KUBERNETES_HOST: &str = "hook.ns.svc";
 
-fn service(naming: ServiceNaming, path: &str) -> WebhookTarget {
+fn service_target(naming: ServiceNaming, path: &str) -> WebhookTarget {
     WebhookTarget::Service {
         namespace: "ns".into(),
         name: "hook".into(),
@@ -56,7 +56,7 @@ fn config(protocol: Protocol, authority: &WebhookAuthority) -> WebhookConfig {
     };
     WebhookConfig {
         ca_bundle: Some(vec![authority.certificate()]),
-        ..WebhookConfig::new(protocol, service(naming, "/admit"))
+        ..WebhookConfig::new(protocol, service_target(naming, "/admit"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     certificates::{WebhookAuthority, server_params},
     clients_of, config, replaces, review,
     server::{TestWebhook, always, answer, echo},
-    service,
+    service_target,
 };
 
 fn common_name_only(name: &str) -> CertificateParams {
@@ -113,7 +113,7 @@ async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let server = TestWebhook::start(server, echo());
     let config = WebhookConfig {
         ca_bundle: Some(vec![authority]),
-        ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
+        ..WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"))
     };
     let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn short_rsa_keys_are_accepted_if_configured() {
         WebhookClients::accepting_short_keys(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
     let trusting = |authority| WebhookConfig {
         ca_bundle: Some(vec![authority]),
-        ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
+        ..WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"))
     };
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
@@ -202,7 +202,7 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
             let authority = WebhookAuthority::new();
             let mut server = TestWebhook::start(authority.server(&[host]), echo());
             let config = WebhookConfig {
-                target: service(naming, ""),
+                target: service_target(naming, ""),
                 ..config(Protocol::BcsResource, &authority)
             };
             let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
@@ -231,7 +231,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let server = TestWebhook::start(tls, echo());
     let config = WebhookConfig {
         ca_bundle: Some(vec![certificate]),
-        ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
+        ..WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"))
     };
     let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
     assert!(replaces(&call(&webhook, &application()).await));
@@ -289,7 +289,7 @@ async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
 
 #[test]
 fn a_bcs_service_needs_a_ca_bundle() {
-    let config = WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"));
+    let config = WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"));
     let error = Webhook::new(config, &WebhookClients::default()).unwrap_err();
     assert!(error.to_string().contains("`hook.ns` has no caBundle"), "{error}");
 }
