@@ -42,8 +42,8 @@ pub(crate) enum Means {
     /// Clients send this request to the admin port. Meanwhile, a well-behaved client sends a probe to the admin port
     /// after each of its own requests.
     Admin(fn() -> AttackCall),
-    /// Clients open the page of the console about the decisions with a certain UID. Before the attack, this many requests
-    /// of 9 KiB with this UID are sent.
+    /// Clients open the page of the console about the decisions with a certain UID. Before the attack, this many
+    /// requests of 9 KiB with this UID are sent.
     Decisions(usize),
 }
 

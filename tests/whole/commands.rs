@@ -775,7 +775,7 @@ spec:
 }
 
 #[tokio::test]
-async fn the_run_command_grants_the_lookups_that_allow_names() {
+async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = source("edge-health");
     let plugin = Path::new(plugin.strip_prefix("file:").unwrap());

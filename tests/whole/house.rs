@@ -429,7 +429,7 @@ fn capabilities_are_named_only_in_documented_source_files() {
     }
 }
 
-/// The archives of the SDK and its macros that are published compile without files outside of the archives.
+/// The published archives of the SDK and of its macros compile without files outside of the archives.
 #[test]
 fn the_sdk_can_be_packaged() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");

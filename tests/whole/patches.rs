@@ -514,7 +514,7 @@ async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
 }
 
 #[tokio::test]
-async fn check_rejects_a_patch_route_that_has_neither_get_nor_partial() {
+async fn check_rejects_patch_on_a_route_without_the_keys_get_and_partial() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     for (get, code, expected) in [

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
-    /// Returns the request that is described. Each mistake in the description begins with the name of the field.
+    /// Returns the request that is described. An error message begins with the name of the field.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
         let object = self
             .object

@@ -267,8 +267,8 @@ impl Registrations {
     }
 
     /// Registers the driver while `is_ready` is true. A driver is not ready, for example, while it serves another table
-    /// than the other drivers. If it is not ready for a second, its registration is removed, so that gateways send it no
-    /// requests. Never returns.
+    /// than the other drivers. If it is not ready for a second, its registration is removed, so that gateways send it
+    /// no requests. Never returns.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

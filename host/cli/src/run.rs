@@ -222,7 +222,7 @@ impl HookArguments {
         Ok(self.config.as_deref().or(default).map(Config::read).transpose()?)
     }
 
-    /// Returns a host builder with these hooks: a chain file, a directory of chain files, or a plugin.
+    /// Returns a host builder with the hooks of a chain file, of a directory of chain files, or of one plugin.
     pub(crate) fn builder(
         &self,
         hooks: &Path,

@@ -21,7 +21,8 @@ metric_table! {
         "Always 1; the label is the program's version";
 }
 
-/// Returns the metrics of the driver and the crates that it uses, except those of the library `admittance`.
+/// Returns the metrics of the driver and of the crates that it uses. It leaves out the metrics of the crate
+/// `admittance`.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     let tables = [
         METRICS,

@@ -50,7 +50,8 @@ pub enum TokensConfig {
     Accounts,
 }
 
-/// A server at which the gateway checks tokens and permissions, like bcs-user-manager at `permissions/verify`.
+/// A server at which the gateway checks tokens and permissions, such as the path `permissions/verify` of
+/// bcs-user-manager.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// The URL of the server. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).

@@ -87,8 +87,8 @@ impl<'a> InstrumentedComponent<'a> {
         store: &mut Store<CallState>,
         instance: Instance,
     ) -> Result<Result<Vec<u8>, String>, Error> {
-        // If a resource of the host is still open, the memory may contain a handle of it. The handle would be invalid in
-        // the instances that start from the snapshot.
+        // If a resource of the host is still open, the memory may contain a handle of it. The handle would be invalid
+        // in the instances that start from the snapshot.
         if !store.data().is_empty() {
             let open = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(open.to_owned()));

@@ -55,8 +55,8 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
 }
 
 /// Returns the names of all fields that the program accepts at these places. Each place has a prefix for the names, and
-/// a document with a `?` in which an unknown field replaces the `?`. `known` checks that document, and returns the names
-/// that the error message suggests.
+/// a document with a `?` in which an unknown field replaces the `?`. `known` checks that document, and returns the
+/// names that the error message suggests.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();

@@ -13,8 +13,8 @@ pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     path.parse().ok()
 }
 
-/// Converts a CustomResourceDefinition of `v1beta1` to `v1`. A body that is not a JSON object is returned unchanged, and
-/// kube-apiserver then refuses it.
+/// Converts a CustomResourceDefinition of `v1beta1` to `v1`. A body that is not a JSON object is returned unchanged,
+/// and kube-apiserver then refuses it.
 pub(super) fn converted(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();

@@ -55,7 +55,8 @@ fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String>
     names.collect()
 }
 
-/// Merges a change into a list. An item that occurs in both is merged. Such items get their order in the change.
+/// Merges a change into a list. An item that occurs in both is merged. These items get the order that they have in the
+/// change.
 fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();

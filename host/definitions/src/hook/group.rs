@@ -1,4 +1,5 @@
-//! The hook that combines verdicts of plugins by an expression: `group` of native stages, and Kubewarden's groups.
+//! The hook that combines verdicts of plugins by an expression: the field `group` of native stages, and
+//! Kubewarden's groups.
 
 use std::{sync::Arc, time::Duration};
 

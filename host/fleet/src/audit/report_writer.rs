@@ -130,8 +130,8 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Compares the reports in the cluster with those that this program has written. Deletes reports without findings. If
-    /// a written report is missing in the cluster, marks it as outdated, so that it is written again.
+    /// Compares the reports in the cluster with those that this program has written. Deletes reports without findings.
+    /// If a written report is missing in the cluster, marks it as outdated, so that it is written again.
     pub(super) async fn compare(
         &mut self,
         client: &AuditClient,

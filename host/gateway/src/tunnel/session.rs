@@ -235,8 +235,8 @@ impl SharedTunnel {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // The bytes that have arrived can still be read. The connection stays in the table, and its memory stays
-                // charged, until all of them have been read.
+                // The bytes that have arrived can still be read. The connection stays in the table, and its memory
+                // stays charged, until all of them have been read.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),

@@ -74,7 +74,7 @@ pub enum ReplicaAgreement {
     Waiting(Vec<MissingReplica>),
 }
 
-/// A replica that has not prepared the next table, so that the other replicas wait before they go live with it.
+/// A replica that has not prepared the next table. The other replicas wait for it before they go live with that table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingReplica {
     /// The name of the replica that the others wait for.

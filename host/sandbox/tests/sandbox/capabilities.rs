@@ -469,7 +469,7 @@ async fn log_lines_contain_the_plugin_and_the_request() {
 }
 
 #[tokio::test]
-async fn grants_do_not_apply_to_configure_even_within_a_call() {
+async fn the_function_configure_has_no_grants_even_within_a_call() {
     // The guest counts the environment variables that it gets, both in `configure` and in `admit`.
     let count = |at: u32| {
         format!(

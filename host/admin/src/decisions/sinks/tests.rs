@@ -90,7 +90,7 @@ async fn queued_decisions_are_written_at_shutdown() {
 }
 
 #[tokio::test]
-async fn decisions_on_all_refusals_and_on_a_share_of_unchanged_requests_are_written() {
+async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
     for (share, objects, expected) in [
         (None, false, vec!["b", "d"]),
         ("50%".parse().ok(), true, vec!["a", "b", "d", "e"]),

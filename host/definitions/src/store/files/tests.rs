@@ -343,7 +343,7 @@ async fn reads_wait_for_a_file_that_is_being_written() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_written_for_too_long_is_a_mistake() {
+async fn a_file_that_is_still_being_written_after_the_limit_is_reported() {
     const PAUSE: Duration = Duration::from_millis(250);
     let mut place = ReadDirectory::new();
     place.store.writer_timeout = PAUSE;
