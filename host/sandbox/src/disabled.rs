@@ -6,7 +6,7 @@ use admittance_admission::{Deadline, Digest, Failure, Hook, Request, Response};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Configured, Description, Error, PluginConfig, SandboxConfig};
+use crate::{ConfigurationTime, Description, Error, PluginConfig, SandboxConfig};
 
 /// Prepares, loads and runs plugins. It cannot be created without the feature `engine`.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Plugin {
     }
 
     /// Never called, because this type cannot be created without the feature `engine`.
-    pub fn configured(&self) -> &Configured {
+    pub fn configured(&self) -> &ConfigurationTime {
         match self.0 {}
     }
 }

@@ -3,7 +3,8 @@
 use std::{convert::Infallible, fmt, path::Path};
 
 use super::{
-    Certified, FoundSignature, InvalidTrust, Keyless, PublicKeys, Refusal, SignatureDescription, Verified,
+    CertificateRequirement, FoundSignature, InvalidTrust, Keyless, PublicKeys, Refusal, SignatureDescription,
+    VerifiedSignature,
 };
 use crate::Digest;
 
@@ -63,19 +64,23 @@ impl TrustRoot {
 }
 
 /// Never called, because keys cannot be created.
-pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
+pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<VerifiedSignature, Refusal> {
     Err(Refusal::WrongKey)
 }
 
-pub(super) fn by_identity(keyless: &Keyless, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
+pub(super) fn by_identity(
+    keyless: &Keyless,
+    _: &FoundSignature,
+    _: &[u8],
+) -> Result<VerifiedSignature, Refusal> {
     match keyless.trust_root.0 {}
 }
 
 pub(super) fn by_certificate(
-    certified: &Certified,
+    certified: &CertificateRequirement,
     _: &FoundSignature,
     _: &[u8],
-) -> Result<Verified, Refusal> {
+) -> Result<VerifiedSignature, Refusal> {
     match certified.certificate.0 {}
 }
 
