@@ -74,7 +74,7 @@ pub(crate) struct TestCluster {
 
 impl fmt::Debug for TestCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
+        f.debug_struct("TestCluster")
             .field("address", &self.address)
             .field("directory", &self.directory.path())
             .finish_non_exhaustive()

@@ -80,7 +80,7 @@ pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The parts of the driver that the admin port needs. The port shows their state, and its users can change some of it.
 #[derive(derive_more::Debug)]
-#[debug("Sources {{ is_stopping: {is_stopping:?}, .. }}")]
+#[debug("AdminSources {{ is_stopping: {is_stopping:?}, .. }}")]
 pub struct AdminSources {
     pub host: Host,
     /// Returns the body of `GET /v1/status`.

@@ -48,7 +48,7 @@ pub struct EventObject {
 /// If an event differs only in its note from an event of the last minutes, no new event is written, but the count of
 /// the earlier event grows.
 #[derive(Clone, derive_more::Debug)]
-#[debug("Events {{ connection: {connection:?}, .. }}")]
+#[debug("EventWriter {{ connection: {connection:?}, .. }}")]
 pub struct EventWriter {
     connection: Connection,
     recorder: Recorder,

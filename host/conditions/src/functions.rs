@@ -45,7 +45,7 @@ pub(crate) enum Style {
 }
 
 #[derive(Default, derive_more::Debug)]
-#[debug("Function({name:?})")]
+#[debug("CelFunction({name:?})")]
 pub(crate) struct CelFunction {
     name: &'static str,
     signatures: Vec<Signature>,

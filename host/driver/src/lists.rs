@@ -26,7 +26,7 @@ const LIMIT: usize = 64 << 20;
 const HEADER_LIMIT: u64 = 64 << 10;
 /// The number of listed objects that are fetched concurrently.
 const CONCURRENT: usize = 16;
-/// The maximum number of requests that [`Lists::read`] passes to its callback at once.
+/// The maximum number of requests that [`UpstreamLists::read`] passes to its callback at once.
 const AT_ONCE: usize = 64;
 /// The number of bytes of an error reply that are quoted in messages.
 const EXCERPT: usize = 300;

@@ -40,7 +40,7 @@ use crate::{
 
 /// The pause after a connection could not be accepted. If file descriptors ran out, some may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The number of connections accepted beyond the limit, if [`Handler::beyond_limit`] returns a handler for them.
+/// The number of connections accepted beyond the limit, if [`RequestHandler::beyond_limit`] returns a handler for them.
 const BEYOND_LIMIT: usize = 64;
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -159,7 +159,7 @@ pub struct Upstream {
 }
 
 #[derive(derive_more::Debug)]
-#[debug("Shared {{ config: {config:?}, .. }}")]
+#[debug("SharedUpstream {{ config: {config:?}, .. }}")]
 struct SharedUpstream {
     pool: ConnectionPool,
     config: UpstreamConfig,

@@ -83,7 +83,7 @@ fn decided(
 /// each at most once for a request. A member is not called if its verdict cannot change the value of the formula. The
 /// response has the warnings and audit annotations of all members that were called.
 #[derive(Clone, derive_more::Debug)]
-#[debug("Group {{ formula: {formula:?}, .. }}")]
+#[debug("HookGroup {{ formula: {formula:?}, .. }}")]
 pub struct HookGroup {
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
     formula: Formula,

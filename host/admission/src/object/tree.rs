@@ -3,7 +3,7 @@
 //! A patch changes a few parts of an object, and parsing the rest would be most of the cost. So the rest stays text,
 //! which is skipped when reading and copied verbatim when writing. Numbers keep all their digits.
 //!
-//! A [`Budget`] is charged for the bytes that each operation reads and the elements that it moves, so that the time of
+//! A [`PatchBudget`] is charged for the bytes that each operation reads and the elements that it moves, so that the time of
 //! a patch is linear in the sizes of object and patch.
 
 mod budget;

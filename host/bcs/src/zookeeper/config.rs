@@ -26,7 +26,7 @@ impl EnsembleConfig {
 /// A user and a password for authentication in ZooKeeper, by the scheme `digest`.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 // The `Debug` of this type must not print the password.
-#[debug("Digest {{ user: {user:?}, .. }}")]
+#[debug("ZooKeeperDigest {{ user: {user:?}, .. }}")]
 pub struct ZooKeeperDigest {
     user: String,
     password: String,

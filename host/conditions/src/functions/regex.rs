@@ -169,7 +169,7 @@ fn find_all<'a>(
 }
 
 #[derive(derive_more::Debug)]
-#[debug("Pattern({:?})", regex.as_str())]
+#[debug("CompiledRegex({:?})", regex.as_str())]
 pub(crate) struct CompiledRegex {
     regex: Regex,
     weight: u64,

@@ -35,7 +35,7 @@ pub struct Authority {
 
 #[derive(derive_more::Debug)]
 // The debug output omits the key, because logs must not contain it.
-#[debug("Issued {{ not_after: {not_after:?}, .. }}")]
+#[debug("IssuedCertificate {{ not_after: {not_after:?}, .. }}")]
 pub struct IssuedCertificate {
     pub certificate: String,
     pub key: String,

@@ -25,7 +25,7 @@ pub struct KeyFile {
 }
 
 #[derive(derive_more::Debug)]
-#[debug("Key {{ name: {name:?}, .. }}")]
+#[debug("AccountKey {{ name: {name:?}, .. }}")]
 struct AccountKey {
     /// The first characters of the key's digest. They are stored with each secret that this key has encrypted, so that
     /// the key is found again for the decryption.

@@ -56,7 +56,7 @@ pub struct AgentConfig {
 }
 
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-#[debug("Current")]
+#[debug("ReportedCredentials")]
 struct ReportedCredentials {
     credentials: ReadCredentials,
     servers: Vec<Uri>,

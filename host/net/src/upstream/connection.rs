@@ -33,7 +33,7 @@ pub type Dial = BoxCloneSyncService<Uri, AnyConnection, BoxError>;
 
 /// A connection to a server: a TCP connection or a connection of any other type.
 #[derive(derive_more::Debug)]
-#[debug("Wire")]
+#[debug("AnyConnection")]
 pub struct AnyConnection {
     stream: Box<dyn WireStream>,
     is_to_proxy: bool,

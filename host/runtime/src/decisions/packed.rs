@@ -303,7 +303,7 @@ impl UnpackedParts {
 }
 
 impl PackedLogLine {
-    /// Reads the packed part of the decision. Never returns `None`, because [`Unpacked::pack`] wrote the bytes.
+    /// Reads the packed part of the decision. Never returns `None`, because [`UnpackedParts::pack`] wrote the bytes.
     pub(super) fn read(&self) -> Option<PackedPart<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
