@@ -110,9 +110,9 @@ mod tests {
     use super::*;
     use crate::NoSettings;
 
-    struct CallCounts(OnceLock<String>);
+    struct FirstKindPlugin(OnceLock<String>);
 
-    impl Plugin for CallCounts {
+    impl Plugin for FirstKindPlugin {
         type Settings = NoSettings;
 
         fn configure(_: NoSettings) -> Result<Self, SettingsErrors> {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn admit_before_configure_and_a_second_configure_are_errors() {
-        let plugin = Configured::<CallCounts>::new();
+        let plugin = Configured::<FirstKindPlugin>::new();
         let early = plugin.admit(contract("{}"));
         assert!(early.is_err_and(|message| message.contains("before `configure`")));
         assert!(plugin.configure("{}").is_ok());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn configure_warms_up_the_plugin_with_a_sample() {
-        let plugin = Configured::<CallCounts>::new();
+        let plugin = Configured::<FirstKindPlugin>::new();
         plugin.configure("{}").expect("no settings are right");
         let failure = plugin.admit(contract(r#"{"kind":"Other"}"#));
         assert_eq!(failure.expect_err("it always fails"), "Pod");

@@ -10,7 +10,7 @@ pub struct BuildComparison {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundVerdict {
+pub enum BuildVerdict {
     /// This build is faster than the other, by more than the noise.
     Gained,
     /// Neither build is faster: they differ by no more than the noise, or by at most one percent.
@@ -45,26 +45,26 @@ impl BuildComparison {
         })
     }
 
-    pub fn verdict(&self) -> RoundVerdict {
+    pub fn verdict(&self) -> BuildVerdict {
         if self.range.1 < 1.0 && self.ratio < 1.0 - Self::LEAST {
-            RoundVerdict::Lost
+            BuildVerdict::Lost
         } else if self.range.0 > 1.0 && self.ratio > 1.0 + Self::LEAST {
-            RoundVerdict::Gained
+            BuildVerdict::Gained
         } else {
-            RoundVerdict::Equal
+            BuildVerdict::Equal
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BuildComparison, RoundVerdict};
+    use super::{BuildComparison, BuildVerdict};
 
     fn other() -> Vec<f64> {
         (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
     }
 
-    fn verdict(ratios: [f64; 12]) -> RoundVerdict {
+    fn verdict(ratios: [f64; 12]) -> BuildVerdict {
         let this: Vec<f64> = other()
             .iter()
             .zip(ratios)
@@ -75,15 +75,15 @@ mod tests {
 
     #[test]
     fn a_build_that_is_slower_in_every_round_loses_even_on_a_noisy_machine() {
-        assert_eq!(verdict([0.95; 12]), RoundVerdict::Lost);
-        assert_eq!(verdict([1.05; 12]), RoundVerdict::Gained);
+        assert_eq!(verdict([0.95; 12]), BuildVerdict::Lost);
+        assert_eq!(verdict([1.05; 12]), BuildVerdict::Gained);
     }
 
     #[test]
     fn one_outlier_does_not_hide_that_a_build_is_slower() {
         let mut ratios = [0.95; 12];
         ratios[4] = 2.0;
-        assert_eq!(verdict(ratios), RoundVerdict::Lost);
+        assert_eq!(verdict(ratios), BuildVerdict::Lost);
     }
 
     #[test]
@@ -91,13 +91,13 @@ mod tests {
         let mut ratios = [0.95; 12];
         ratios[4] = 1.01;
         ratios[9] = 1.02;
-        assert_eq!(verdict(ratios), RoundVerdict::Equal);
+        assert_eq!(verdict(ratios), BuildVerdict::Equal);
     }
 
     #[test]
     fn a_difference_below_one_percent_counts_as_equal() {
-        assert_eq!(verdict([0.995; 12]), RoundVerdict::Equal);
-        assert_eq!(verdict([1.005; 12]), RoundVerdict::Equal);
+        assert_eq!(verdict([0.995; 12]), BuildVerdict::Equal);
+        assert_eq!(verdict([1.005; 12]), BuildVerdict::Equal);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use agent::{EndlessReply, TunnelFlood};
 pub use answers::{TimedAnswer, longest_overlap};
 pub use artifacts::{Artifacts, repository};
 pub use client::{ATTACKING_SEND_BUFFER, Client, ClientTrust, Reply};
-pub use comparison::{BuildComparison, RoundVerdict};
+pub use comparison::{BuildComparison, BuildVerdict};
 pub use error::Error;
 pub use files::replace;
 pub use kills::{KillResult, Kills};

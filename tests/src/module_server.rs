@@ -39,12 +39,12 @@ use crate::Error;
 pub struct ModuleServer {
     address: SocketAddr,
     authority: String,
-    shared: Arc<SharedFileServer>,
+    shared: Arc<ServedModules>,
     task: AbortHandle,
 }
 
 #[derive(Debug)]
-struct SharedFileServer {
+struct ServedModules {
     modules: Mutex<HashMap<String, Bytes>>,
     /// The pause before each chunk of a download, in microseconds.
     pause: AtomicU64,
@@ -67,7 +67,7 @@ impl ModuleServer {
         let address = listener
             .local_addr()
             .map_err(Error::io("the module server's address"))?;
-        let shared = Arc::new(SharedFileServer {
+        let shared = Arc::new(ServedModules {
             modules: Mutex::default(),
             pause: AtomicU64::new(0),
             begun: watch::Sender::new(0),
@@ -172,7 +172,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
     }
 }
 
-async fn answer(State(shared): State<Arc<SharedFileServer>>, request: Request) -> Response {
+async fn answer(State(shared): State<Arc<ServedModules>>, request: Request) -> Response {
     let found = {
         let modules = shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.get(request.uri().path()).cloned()

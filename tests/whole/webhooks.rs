@@ -164,13 +164,13 @@ enum ExpectedStatus {
 use ExpectedStatus::{Changes, Denies, Fails, Passes};
 
 /// (name of the webhook, protocol, service, path, CA bundle that the driver trusts, expected result)
-const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] = [
+const HOOKS: [(&str, &str, &str, &str, TrustedBundle, ExpectedStatus); 22] = [
     (
         "annotates",
         "BcsResource",
         "hook",
         "/annotates",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Changes,
     ),
     (
@@ -178,7 +178,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/created",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("bad-status", "201"),
     ),
     (
@@ -186,7 +186,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/renames",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("identity-changed", "/metadata/name"),
     ),
     (
@@ -194,7 +194,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/empty",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("invalid-response", "empty"),
     ),
     (
@@ -202,7 +202,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/empty-object",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("identity-changed", "apiVersion"),
     ),
     (
@@ -210,7 +210,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/null",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("invalid-response", "object"),
     ),
     (
@@ -218,7 +218,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/text",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("invalid-response", "JSON"),
     ),
     (
@@ -226,7 +226,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/broken",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("bad-status", "100% out of order"),
     ),
     (
@@ -234,7 +234,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/absent",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("bad-status", "404"),
     ),
     (
@@ -242,7 +242,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/hangs",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("timeout", ""),
     ),
     (
@@ -250,7 +250,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "hook",
         "/annotates",
-        OperatorAuthority::Wrong,
+        TrustedBundle::Wrong,
         Fails("tls", "certificate"),
     ),
     (
@@ -258,7 +258,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "other",
         "/annotates",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("tls", "other.hooks"),
     ),
     (
@@ -266,7 +266,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "BcsResource",
         "away",
         "/annotates",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("unreachable", "away.hooks"),
     ),
     (
@@ -274,7 +274,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/allows",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Passes,
     ),
     (
@@ -282,7 +282,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/patches",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Changes,
     ),
     (
@@ -290,7 +290,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview\n        versions: [v1beta1]",
         "hook",
         "/review/beta",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Changes,
     ),
     (
@@ -298,7 +298,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/notes",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Passes,
     ),
     (
@@ -306,7 +306,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/denies",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Denies,
     ),
     (
@@ -314,7 +314,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/wrong-uid",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("invalid-response", "uid"),
     ),
     (
@@ -322,7 +322,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/bad-patch",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("invalid-response", "patch"),
     ),
     (
@@ -330,7 +330,7 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/no-patch-type",
-        OperatorAuthority::Right,
+        TrustedBundle::Right,
         Fails("invalid-response", "patchType"),
     ),
     (
@@ -338,13 +338,13 @@ const HOOKS: [(&str, &str, &str, &str, OperatorAuthority, ExpectedStatus); 22] =
         "AdmissionReview",
         "hook",
         "/review/allows",
-        OperatorAuthority::Wrong,
+        TrustedBundle::Wrong,
         Fails("tls", "certificate"),
     ),
 ];
 
 #[derive(Clone, Copy)]
-enum OperatorAuthority {
+enum TrustedBundle {
     Right,
     Wrong,
 }
@@ -380,8 +380,8 @@ async fn webhook_answers_have_the_expected_effects_under_each_failure_policy() {
     let mut chains = String::new();
     for (name, protocol, service, path, authority, _) in HOOKS {
         let bundle = match authority {
-            OperatorAuthority::Right => &bundle,
-            OperatorAuthority::Wrong => &wrong_bundle,
+            TrustedBundle::Right => &bundle,
+            TrustedBundle::Wrong => &wrong_bundle,
         };
         let timeout = if name == "hangs" { "200ms" } else { "8s" };
         for policy in ["Fail", "Ignore"] {

@@ -7,7 +7,7 @@ mod tests;
 use std::{fmt::Display, fs, path::PathBuf};
 
 use admittance::Moment;
-use admittance_fleet::certificates::{Authority, CertificateSubject, ClientUsage, Service, SubjectHost};
+use admittance_fleet::certificates::{Authority, CertificateSubject, ClientName, Service, SubjectHost};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use time::{Duration, OffsetDateTime};
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     hosts: Vec<SubjectHost>,
     /// A client for which a certificate is made, for mutual TLS. May be given more than once.
     #[arg(long = "client", value_name = "NAME")]
-    clients: Vec<ClientUsage>,
+    clients: Vec<ClientName>,
     /// The number of days for which the certificates are valid, but no longer than the CA. A new CA is valid for ten
     /// years.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]

@@ -20,7 +20,7 @@ use clap::Args;
 use http::Request;
 use serde::Serialize;
 
-use self::machine::MachineLimits;
+use self::machine::MachineFacts;
 use crate::{
     check, directories,
     output::{BAD, GOOD, Output, WARN, harmless},
@@ -113,7 +113,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
     let Arguments {
         config: path, store, ..
     } = arguments;
-    let machine = MachineLimits::read();
+    let machine = MachineFacts::read();
     let mut findings = vec![machine.kernel(), machine.descriptors()];
     let Moment(now) = Moment::now();
     findings.extend(clock(path, now));

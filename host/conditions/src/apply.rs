@@ -8,7 +8,7 @@ pub(crate) use self::json_patch::patched;
 use crate::{
     functions::time::{duration_text, timestamp_text},
     structure::Structure,
-    value::{CelList, KeyPart, Map, Value},
+    value::{CelList, Map, ObjectPart, Value},
 };
 
 mod json_patch;
@@ -145,7 +145,7 @@ impl JsonWriter {
         self.push("}")
     }
 
-    fn part(&mut self, part: &KeyPart<'_>, path: &str) -> WriteResult {
+    fn part(&mut self, part: &ObjectPart<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(
                 "type mismatch: unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",

@@ -7,7 +7,7 @@ use admittance_admission::{Deadline, is_call_movable, shortened};
 use crate::{
     expression::{Expression, IndexExpression, ListItem, MapEntry, OrElse, Select, VariableDefinition},
     functions::{CelFunction, authorizer::AuthorizerAnswers, lookup::Lookups},
-    value::{KeyPart, Map, Value},
+    value::{Map, ObjectPart, Value},
     variables::Variables,
 };
 
@@ -191,7 +191,7 @@ impl<'a> Machine<'a> {
                 values.push((key, value));
             }
         }
-        Ok(Value::Part(Arc::new(KeyPart {
+        Ok(Value::Part(Arc::new(ObjectPart {
             path: Arc::clone(path),
             fields: Map::Shared(values.into()),
         })))

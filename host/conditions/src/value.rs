@@ -43,17 +43,17 @@ pub(crate) enum Value<'a> {
     Url(Arc<Url>),
     Semver(Arc<semver::Version>),
     Image(Arc<ImageName>),
-    Part(Arc<KeyPart<'a>>),
+    Part(Arc<ObjectPart<'a>>),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct KeyPart<'a> {
+pub(crate) struct ObjectPart<'a> {
     /// The type name of the part, such as `Object.spec` or `JSONPatch`.
     pub(crate) path: Arc<str>,
     pub(crate) fields: Map<'a>,
 }
 
-impl KeyPart<'_> {
+impl ObjectPart<'_> {
     pub(crate) fn is_json_patch(&self) -> bool {
         &*self.path == "JSONPatch"
     }

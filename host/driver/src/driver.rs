@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::{
     KubernetesResources,
     config::{Config, Limits},
-    fronts::{FrontKind, StartContext, StartedFront},
+    fronts::{OpenedFront, StartContext, StartedFront},
     handler::FrontEndHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
     ports::{AdminPort, OpenPort, bind_advice},
@@ -86,7 +86,7 @@ pub struct Driver {
     port: OpenPort,
     workers: Option<Workers>,
     admin: Option<AdminPort>,
-    front: Arc<dyn FrontKind>,
+    front: Arc<dyn OpenedFront>,
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
@@ -304,7 +304,7 @@ fn leader_and_replicas(
     (leader.map(Arc::new), replicas.map(Arc::new))
 }
 
-async fn serve(front: Arc<dyn FrontKind>, serving: FrontEndHandler) {
+async fn serve(front: Arc<dyn OpenedFront>, serving: FrontEndHandler) {
     // A tunnel, such as a WebSocket, runs on the same threads as the connection on which it was opened, but may live
     // longer than this connection. So the threads are kept until all tunnels have ended.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());

@@ -147,13 +147,13 @@ pub struct StartContext<'a> {
 
 #[derive(Debug)]
 pub struct StartedFront {
-    pub(crate) front: Arc<dyn FrontKind>,
+    pub(crate) front: Arc<dyn OpenedFront>,
     pub(crate) registrar: Option<Registrar>,
     pub(crate) drivers: Option<Drivers>,
 }
 
 impl StartedFront {
-    fn unregistered(front: impl FrontKind) -> Self {
+    fn unregistered(front: impl OpenedFront) -> Self {
         Self {
             front: Arc::new(front),
             registrar: None,
@@ -162,7 +162,7 @@ impl StartedFront {
     }
 }
 
-pub(crate) trait FrontKind: Debug + Send + Sync + 'static {
+pub(crate) trait OpenedFront: Debug + Send + Sync + 'static {
     fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()>;
 
     fn upstreams(&self) -> Vec<Upstream>;

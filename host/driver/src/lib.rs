@@ -35,7 +35,7 @@ pub use lists::{IncompleteList, ListsError, UpstreamLists};
 pub use metric_names::{describe_metrics, metrics};
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use places::{
-    CustomResources, DefinitionPlace, DriverFiles, KubernetesResources, PlaceError, ZooKeeperNodes,
+    CustomResources, DefinitionFiles, DefinitionPlace, KubernetesResources, PlaceError, ZooKeeperNodes,
     with_definitions,
 };
 pub use ports::{AdminPort, bind_advice};

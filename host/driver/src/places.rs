@@ -14,7 +14,7 @@ use admittance_definitions::{DefinitionStore, document::Node};
 use admittance_fleet::PolicySystem;
 
 pub use self::{
-    custom_resources::CustomResources, files::DriverFiles, kubernetes::KubernetesResources,
+    custom_resources::CustomResources, files::DefinitionFiles, kubernetes::KubernetesResources,
     zookeeper::ZooKeeperNodes,
 };
 use crate::{Connections, FrontConfig, config::SectionContext};
@@ -109,7 +109,7 @@ pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<
 
 fn read_place(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Arc<dyn DefinitionPlace>> {
     if !node.json().is_object() {
-        return Some(Arc::new(DriverFiles(node.file()?)));
+        return Some(Arc::new(DefinitionFiles(node.file()?)));
     }
     let mut fields = node.object()?;
     let present = fields.present(&PLACES.map(|row| row.key));

@@ -31,7 +31,7 @@ use admittance_net::tls::{self, ServerTls};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fronts::FrontKind;
+use crate::fronts::OpenedFront;
 
 /// The reply to `GET /v1/status`: the state of the driver and of everything that it depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,7 +80,7 @@ pub struct DriverStatus {
 #[derive(Debug)]
 pub(crate) struct StatusSources {
     pub(crate) host: Host,
-    pub(crate) front: Arc<dyn FrontKind>,
+    pub(crate) front: Arc<dyn OpenedFront>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     /// The TLS settings of the port for clients, and after them those of the admin port. `None` for plain HTTP.

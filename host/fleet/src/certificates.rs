@@ -5,5 +5,5 @@ mod subject;
 
 pub use self::{
     authority::{Authority, IssuedCertificate, IssuedValidity, for_service, to_pem, unexpired},
-    subject::{CertificateSubject, ClientUsage, Service, SubjectHost},
+    subject::{CertificateSubject, ClientName, Service, SubjectHost},
 };

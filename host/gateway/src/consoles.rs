@@ -39,11 +39,11 @@ struct DriverResources {
 
 #[derive(Deserialize)]
 struct ResourceData {
-    agents: Vec<AgentVersion>,
+    agents: Vec<ResourceAgent>,
 }
 
 #[derive(Deserialize)]
-struct AgentVersion {
+struct ResourceAgent {
     ip: String,
 }
 

@@ -45,7 +45,7 @@ pub struct RolesConfig {
 }
 
 #[derive(Debug)]
-pub(crate) struct RoleWriterHandle {
+pub(crate) struct RoleSync {
     config: RolesConfig,
     accounts: Accounts,
     kubernetes: KubernetesProxy,
@@ -63,7 +63,7 @@ struct PassResult {
     unwritten: Arc<BTreeMap<String, String>>,
 }
 
-impl RoleWriterHandle {
+impl RoleSync {
     pub(crate) fn new(config: RolesConfig, accounts: Accounts, kubernetes: KubernetesProxy) -> Self {
         Self {
             config,

@@ -31,7 +31,7 @@ use crate::{
     error::GatewayError,
     kubernetes::{KubernetesProxy, OtherGateways},
     permission::PlainGroups,
-    roles::RoleWriterHandle,
+    roles::RoleSync,
     services::Services,
     status::{GatewayStatus, TokensStatus},
     tokens::TokenProvider,
@@ -49,7 +49,7 @@ struct Inner {
     accounts: Option<Accounts>,
     /// The proxy to Kubernetes clusters; `None` without accounts.
     kubernetes: Option<KubernetesProxy>,
-    roles: Option<RoleWriterHandle>,
+    roles: Option<RoleSync>,
     plain_groups: PlainGroups,
     forward_token: bool,
     statuses: Statuses,
@@ -139,8 +139,7 @@ impl Gateway {
                 .tokens
                 .map(|config| TokenProvider::new(config, accounts.as_ref()))
                 .transpose()?,
-            roles: roles
-                .map(|((config, accounts), kubernetes)| RoleWriterHandle::new(config, accounts, kubernetes)),
+            roles: roles.map(|((config, accounts), kubernetes)| RoleSync::new(config, accounts, kubernetes)),
             kubernetes,
             accounts,
             plain_groups: config.plain_groups,
@@ -197,7 +196,7 @@ impl Gateway {
         let tokens = OptionFuture::from(parts.tokens.as_ref().map(TokenProvider::follow));
         let accounts = OptionFuture::from(parts.accounts.as_ref().map(Accounts::follow));
         let kubernetes = OptionFuture::from(parts.kubernetes.as_ref().map(KubernetesProxy::follow));
-        let roles = OptionFuture::from(parts.roles.as_ref().map(RoleWriterHandle::follow));
+        let roles = OptionFuture::from(parts.roles.as_ref().map(RoleSync::follow));
         tokio::join!(tokens, accounts, kubernetes, roles, parts.tls.keep_fresh());
     }
 
@@ -224,7 +223,7 @@ impl Gateway {
             accounts: self.0.accounts.as_ref().map(Accounts::status),
             kubernetes: kubernetes.map(KubernetesProxy::clusters).unwrap_or_default(),
             peers: kubernetes.and_then(KubernetesProxy::peers),
-            roles: self.0.roles.as_ref().map(RoleWriterHandle::status),
+            roles: self.0.roles.as_ref().map(RoleSync::status),
             tokens: self.0.tokens.as_ref().map(|tokens| match tokens {
                 TokenProvider::File(table) => TokensStatus {
                     source: "file".to_owned(),

@@ -66,10 +66,10 @@ pub(crate) struct ReplayBody {
 /// Keeps the body of a request for the next attempt to send the request. If an attempt fails before it has read
 /// anything of the body, the body is put here again.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Replay(Arc<ReadState>);
+pub(crate) struct Replay(Arc<ReplayState>);
 
 #[derive(Debug, Default)]
-struct ReadState {
+struct ReplayState {
     untouched: Mutex<Option<Body>>,
     ended: Notify,
 }

@@ -61,7 +61,7 @@ pub use host::Host;
 pub use live::disabled::{DisableError, DisableOptions, DisabledStage, Switched};
 pub use live::namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use live::plugins::{LivePlugin, Progress};
-pub use live::prepared::TablesByHash;
+pub use live::prepared::TableHashes;
 pub use live::stage::LiveStage;
 pub use live::table::Table;
 pub use live::version_state::VersionState;

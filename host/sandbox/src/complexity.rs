@@ -56,13 +56,13 @@ impl Limit {
 /// Refuses a module that would cost too much to compile or instantiate. Validation is left to the compiler.
 pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
     let mut counts = ComplexityCounts::default();
-    let mut open: Vec<OpenComponent> = Vec::new();
+    let mut open: Vec<OpenScope> = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
         match payload.map_err(invalid)? {
             Payload::Version { encoding, .. } => {
                 open.push(match encoding {
-                    Encoding::Component => OpenComponent::Component(ComponentLevel::default()),
-                    Encoding::Module => OpenComponent::Module(function::Types::default()),
+                    Encoding::Component => OpenScope::Component(ComponentLevel::default()),
+                    Encoding::Module => OpenScope::Module(function::Types::default()),
                 });
                 let (total, limit) = match encoding {
                     Encoding::Component => (&mut counts.components, COMPONENTS),
@@ -74,16 +74,16 @@ pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
             Payload::End(_) => {
                 let closed = open.pop();
                 match (closed, open.last_mut()) {
-                    (Some(OpenComponent::Component(nested)), Some(OpenComponent::Component(parent))) => {
+                    (Some(OpenScope::Component(nested)), Some(OpenScope::Component(parent))) => {
                         parent.components.push(Some(nested.cost));
                     }
-                    (Some(OpenComponent::Component(outermost)), None) => outermost.cost.check()?,
+                    (Some(OpenScope::Component(outermost)), None) => outermost.cost.check()?,
                     _ => {}
                 }
             }
             payload => match open.split_last_mut() {
-                Some((OpenComponent::Module(types), _)) => counts.in_module(payload, types)?,
-                Some((OpenComponent::Component(component), outer)) => {
+                Some((OpenScope::Module(types), _)) => counts.in_module(payload, types)?,
+                Some((OpenScope::Component(component), outer)) => {
                     counts.in_component(payload, module, component, outer)?;
                 }
                 None => {}
@@ -113,7 +113,7 @@ struct ComplexityCounts {
     function: function::Totals,
 }
 
-enum OpenComponent {
+enum OpenScope {
     Component(ComponentLevel),
     Module(function::Types),
 }
@@ -154,7 +154,7 @@ impl ComplexityCounts {
         payload: Payload<'_>,
         module: &[u8],
         component: &mut ComponentLevel,
-        outer: &[OpenComponent],
+        outer: &[OpenScope],
     ) -> Result<(), Error> {
         match payload {
             Payload::ComponentTypeSection(types) => {
@@ -343,7 +343,7 @@ impl ComponentLevel {
         Ok(())
     }
 
-    fn alias(&mut self, alias: &ComponentAlias<'_>, outer: &[OpenComponent]) {
+    fn alias(&mut self, alias: &ComponentAlias<'_>, outer: &[OpenScope]) {
         self.cost.define(1);
         match alias {
             ComponentAlias::InstanceExport {
@@ -358,7 +358,7 @@ impl ComponentLevel {
                 let aliased = match count.checked_sub(1) {
                     None => self.components.get(*index as usize).copied(),
                     Some(up) => match outer.iter().rev().nth(up as usize) {
-                        Some(OpenComponent::Component(component)) => {
+                        Some(OpenScope::Component(component)) => {
                             component.components.get(*index as usize).copied()
                         }
                         _ => None,

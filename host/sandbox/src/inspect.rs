@@ -14,7 +14,7 @@ use crate::{
     engine::Effort,
     imports::link,
     kubewarden::CORE_MODULE,
-    prepare::{PolicyPreparation, check_bytes, on_blocking_thread},
+    prepare::{PluginPreparation, check_bytes, on_blocking_thread},
 };
 
 /// The properties and the needs of a module.
@@ -53,7 +53,7 @@ impl Sandbox {
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<ModuleInspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;
-        let work = PolicyPreparation::new(self, "{}", &PluginConfig::default()).await?;
+        let work = PluginPreparation::new(self, "{}", &PluginConfig::default()).await?;
         on_blocking_thread(async move || {
             complexity::check(&module)?;
             if module.starts_with(CORE_MODULE) {

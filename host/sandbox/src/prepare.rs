@@ -73,7 +73,7 @@ impl Sandbox {
         check_bytes(&module, self.inner.config.module_size_max)?;
         self.inner.check_limits(config)?;
         let shared = self.share(Digest::of(&module));
-        let work = PolicyPreparation::new(self, settings, config).await?;
+        let work = PluginPreparation::new(self, settings, config).await?;
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
@@ -209,7 +209,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
 
-pub(crate) struct PolicyPreparation {
+pub(crate) struct PluginPreparation {
     pub(crate) sandbox: Arc<Inner>,
     /// The permit for this preparation. A compilation holds it until it ends, even if nobody waits for the result any
     /// more. So the number of such forgotten compilations is limited.
@@ -219,7 +219,7 @@ pub(crate) struct PolicyPreparation {
     config: PluginConfig,
 }
 
-impl PolicyPreparation {
+impl PluginPreparation {
     pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
         let place = Arc::clone(&sandbox.inner.preparations).acquire_owned().await;
         Ok(Self {

@@ -307,16 +307,16 @@ fn has(old: &Workload<'_>, image: &PodImage<'_>) -> bool {
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]
-    struct PolicedObject {
-        metadata: Option<WorkloadMetadata>,
+    struct OldObject {
+        metadata: Option<OldObjectMetadata>,
     }
 
     #[view]
-    struct WorkloadMetadata {
+    struct OldObjectMetadata {
         deletion_timestamp: Option<IgnoredAny>,
     }
 
-    let old = request.old_object::<PolicedObject>()?;
+    let old = request.old_object::<OldObject>()?;
     Ok(old
         .and_then(|object| object.metadata)
         .is_some_and(|metadata| metadata.deletion_timestamp.is_some()))

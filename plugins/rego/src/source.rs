@@ -183,7 +183,7 @@ fn ends(token: &RegoToken, written: &str) -> bool {
 }
 
 fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
-    let mut bindings = VariableBindings {
+    let mut bindings = SourceEdits {
         text,
         own: policy::defined(std::slice::from_ref(module)),
         insertions: Vec::new(),
@@ -191,7 +191,7 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
         count: 0,
     };
     walk::queries(module, &mut |query| bindings.query(query));
-    let VariableBindings {
+    let SourceEdits {
         insertions, replaced, ..
     } = bindings;
     let mut changes: Vec<(usize, usize, String)> = replaced;
@@ -204,7 +204,7 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
     result
 }
 
-struct VariableBindings<'a> {
+struct SourceEdits<'a> {
     text: &'a str,
     own: BTreeSet<String>,
     insertions: Vec<Insertion>,
@@ -212,7 +212,7 @@ struct VariableBindings<'a> {
     count: usize,
 }
 
-impl VariableBindings<'_> {
+impl SourceEdits<'_> {
     fn query(&mut self, query: &Query) {
         for statement in &query.stmts {
             let (span, expr) = match &statement.literal {

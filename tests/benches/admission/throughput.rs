@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Artifacts, BuildComparison, RoundVerdict, Serve};
+use admittance_tests::{Admittance, Artifacts, BuildComparison, BuildVerdict, Serve};
 use serde_json::{Value, json};
 
 use crate::{
@@ -252,7 +252,7 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
             }
         }
     }
-    verdicts.iter().all(|verdict| *verdict != RoundVerdict::Lost)
+    verdicts.iter().all(|verdict| *verdict != BuildVerdict::Lost)
 }
 
 /// Measures the servers in turns. The order alternates, so that no server is always measured after the same one.
@@ -280,7 +280,7 @@ fn measure_in_turns(
     rows
 }
 
-fn judge(row: &str, this: &[LoadFigures], other: &[LoadFigures]) -> Vec<RoundVerdict> {
+fn judge(row: &str, this: &[LoadFigures], other: &[LoadFigures]) -> Vec<BuildVerdict> {
     let rates = |rounds: &[LoadFigures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[LoadFigures]| {
         let times = rounds.iter().filter_map(|round| round.cpu);

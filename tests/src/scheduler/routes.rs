@@ -5,7 +5,7 @@ use http::{Method, Uri};
 use super::{
     cluster_state::RouteEffect::{self, Change, Create, Define, Delete, Get, List, Nothing, Scale, Versions},
     cluster_state::SchedulerKind::{Application, ConfigMap, Daemonset, Deployment, Secret, Service},
-    shape::{BodyShape, SchedulerField, must},
+    shape::{BodyShape, ObjectField, must},
     types,
 };
 
@@ -43,7 +43,7 @@ const fn body(shape: BodyShape) -> Option<BodyShape> {
     Some(shape)
 }
 
-const AGENTS: BodyShape = BodyShape::List(&BodyShape::Object(&[SchedulerField(
+const AGENTS: BodyShape = BodyShape::List(&BodyShape::Object(&[ObjectField(
     "innerIP",
     must(&BodyShape::Text),
 )]));

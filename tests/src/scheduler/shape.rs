@@ -16,11 +16,11 @@ pub(super) enum BodyShape {
     OneOf(&'static [&'static str]),
     StringMap,
     List(&'static Self),
-    Object(&'static [SchedulerField]),
+    Object(&'static [ObjectField]),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SchedulerField(pub(super) &'static str, pub(super) ShapeMember);
+pub(super) struct ObjectField(pub(super) &'static str, pub(super) ShapeMember);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ShapeMember {
@@ -53,7 +53,7 @@ impl BodyShape {
                 true
             }
             (Self::Object(fields), Value::Object(members)) => {
-                for SchedulerField(name, member) in *fields {
+                for ObjectField(name, member) in *fields {
                     match (member, members.get(*name)) {
                         (ShapeMember::Must(shape) | ShapeMember::May(shape), Some(value)) => {
                             shape.check(&format!("{path}.{name}"), value, problems);
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn a_body_that_the_scheduler_cannot_decode_is_reported() {
         const SHAPE: BodyShape = BodyShape::Object(&[
-            SchedulerField("name", must(&BodyShape::Text)),
-            SchedulerField("count", may(&BodyShape::Whole)),
-            SchedulerField("mode", may(&BodyShape::OneOf(&["RW", "R"]))),
-            SchedulerField("labels", may(&BodyShape::StringMap)),
-            SchedulerField("many", may(&BodyShape::List(&BodyShape::Number))),
-            SchedulerField("is", may(&BodyShape::Flag)),
+            ObjectField("name", must(&BodyShape::Text)),
+            ObjectField("count", may(&BodyShape::Whole)),
+            ObjectField("mode", may(&BodyShape::OneOf(&["RW", "R"]))),
+            ObjectField("labels", may(&BodyShape::StringMap)),
+            ObjectField("many", may(&BodyShape::List(&BodyShape::Number))),
+            ObjectField("is", may(&BodyShape::Flag)),
         ]);
         for (value, expected) in [
             (json!({"name": "a", "other": 1}), ""),

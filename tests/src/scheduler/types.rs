@@ -4,142 +4,142 @@
 
 use super::shape::{
     BodyShape::{self, Flag, List, Number, Object, OneOf, StringMap, Text, Whole},
-    SchedulerField, may, must,
+    ObjectField, may, must,
 };
 
 const METADATA: BodyShape = Object(&[
-    SchedulerField("name", must(&Text)),
-    SchedulerField("namespace", must(&Text)),
-    SchedulerField("creationTimestamp", may(&Text)),
-    SchedulerField("labels", may(&StringMap)),
-    SchedulerField("annotations", may(&StringMap)),
-    SchedulerField("clusterName", may(&Text)),
+    ObjectField("name", must(&Text)),
+    ObjectField("namespace", must(&Text)),
+    ObjectField("creationTimestamp", may(&Text)),
+    ObjectField("labels", may(&StringMap)),
+    ObjectField("annotations", may(&StringMap)),
+    ObjectField("clusterName", may(&Text)),
 ]);
 
 /// The type of an object that the scheduler stores unchanged. Only its metadata are checked.
-pub(super) const NAMED: BodyShape = Object(&[SchedulerField("metadata", must(&METADATA))]);
+pub(super) const NAMED: BodyShape = Object(&[ObjectField("metadata", must(&METADATA))]);
 
 const RESOURCES: BodyShape = Object(&[
-    SchedulerField("Cpus", must(&Number)),
-    SchedulerField("Mem", must(&Number)),
-    SchedulerField("Disk", must(&Number)),
+    ObjectField("Cpus", must(&Number)),
+    ObjectField("Mem", must(&Number)),
+    ObjectField("Disk", must(&Number)),
 ]);
 
 const PORT_MAPPING: BodyShape = Object(&[
-    SchedulerField("ContainerPort", must(&Whole)),
-    SchedulerField("HostPort", must(&Whole)),
-    SchedulerField("Name", must(&Text)),
-    SchedulerField("Protocol", must(&Text)),
+    ObjectField("ContainerPort", must(&Whole)),
+    ObjectField("HostPort", must(&Whole)),
+    ObjectField("Name", must(&Text)),
+    ObjectField("Protocol", must(&Text)),
 ]);
 
 const DOCKER: BodyShape = Object(&[
-    SchedulerField("Hostname", must(&Text)),
-    SchedulerField("ForcePullImage", must(&Flag)),
-    SchedulerField("Image", must(&Text)),
-    SchedulerField("ImagePullUser", must(&Text)),
-    SchedulerField("ImagePullPasswd", must(&Text)),
-    SchedulerField("Network", must(&Text)),
-    SchedulerField("NetworkType", must(&Text)),
-    SchedulerField("Command", must(&Text)),
-    SchedulerField("Arguments", must(&List(&Text))),
-    SchedulerField("Parameters", must(&List(&Object(&[])))),
-    SchedulerField("PortMappings", must(&List(&PORT_MAPPING))),
-    SchedulerField("Env", must(&StringMap)),
-    SchedulerField("Privileged", must(&Flag)),
+    ObjectField("Hostname", must(&Text)),
+    ObjectField("ForcePullImage", must(&Flag)),
+    ObjectField("Image", must(&Text)),
+    ObjectField("ImagePullUser", must(&Text)),
+    ObjectField("ImagePullPasswd", must(&Text)),
+    ObjectField("Network", must(&Text)),
+    ObjectField("NetworkType", must(&Text)),
+    ObjectField("Command", must(&Text)),
+    ObjectField("Arguments", must(&List(&Text))),
+    ObjectField("Parameters", must(&List(&Object(&[])))),
+    ObjectField("PortMappings", must(&List(&PORT_MAPPING))),
+    ObjectField("Env", must(&StringMap)),
+    ObjectField("Privileged", must(&Flag)),
 ]);
 
 const VOLUME: BodyShape = Object(&[
-    SchedulerField("ContainerPath", must(&Text)),
-    SchedulerField("HostPath", must(&Text)),
-    SchedulerField("Mode", must(&OneOf(&["RW", "R"]))),
+    ObjectField("ContainerPath", must(&Text)),
+    ObjectField("HostPath", must(&Text)),
+    ObjectField("Mode", must(&OneOf(&["RW", "R"]))),
 ]);
 
 const CONTAINER: BodyShape = Object(&[
-    SchedulerField("Type", must(&Text)),
-    SchedulerField("Docker", must(&DOCKER)),
-    SchedulerField("Volumes", must(&List(&VOLUME))),
-    SchedulerField("Resources", must(&RESOURCES)),
-    SchedulerField("LimitResoures", must(&RESOURCES)),
-    SchedulerField("ConfigMaps", must(&List(&Object(&[])))),
-    SchedulerField("Secrets", must(&List(&Object(&[])))),
-    SchedulerField("HealthChecks", must(&List(&Object(&[])))),
+    ObjectField("Type", must(&Text)),
+    ObjectField("Docker", must(&DOCKER)),
+    ObjectField("Volumes", must(&List(&VOLUME))),
+    ObjectField("Resources", must(&RESOURCES)),
+    ObjectField("LimitResoures", must(&RESOURCES)),
+    ObjectField("ConfigMaps", must(&List(&Object(&[])))),
+    ObjectField("Secrets", must(&List(&Object(&[])))),
+    ObjectField("HealthChecks", must(&List(&Object(&[])))),
 ]);
 
 const POLICIES: [BodyShape; 2] = [
-    Object(&[SchedulerField("gracePeriod", must(&Whole))]),
+    Object(&[ObjectField("gracePeriod", must(&Whole))]),
     Object(&[
-        SchedulerField("policy", must(&OneOf(&["OnFailure", "Always", "Never"]))),
-        SchedulerField("interval", may(&Whole)),
-        SchedulerField("backoff", may(&Whole)),
+        ObjectField("policy", must(&OneOf(&["OnFailure", "Always", "Never"]))),
+        ObjectField("interval", may(&Whole)),
+        ObjectField("backoff", may(&Whole)),
     ]),
 ];
 
 /// The type of a version of an application or a process. Versions of daemonsets have a type of their own, which lacks
 /// the field `raw_json`.
 pub(super) const VERSION: BodyShape = Object(&[
-    SchedulerField("ID", must(&Text)),
-    SchedulerField("Name", must(&Text)),
-    SchedulerField("ObjectMeta", must(&METADATA)),
-    SchedulerField("PodObjectMeta", must(&METADATA)),
-    SchedulerField("Instances", must(&Whole)),
-    SchedulerField("RunAs", must(&Text)),
-    SchedulerField("Container", must(&List(&CONTAINER))),
-    SchedulerField("Process", must(&List(&Object(&[])))),
-    SchedulerField("Labels", must(&StringMap)),
-    SchedulerField("KillPolicy", must(&POLICIES[0])),
-    SchedulerField("RestartPolicy", must(&POLICIES[1])),
-    SchedulerField("Constraints", must(&Object(&[]))),
-    SchedulerField("Uris", must(&List(&Text))),
-    SchedulerField("Ip", must(&List(&Text))),
-    SchedulerField("Mode", must(&Text)),
-    SchedulerField("Kind", must(&OneOf(&["application", "process", "daemonset"]))),
-    SchedulerField("raw_json", may(&Object(&[SchedulerField("kind", must(&Text))]))),
+    ObjectField("ID", must(&Text)),
+    ObjectField("Name", must(&Text)),
+    ObjectField("ObjectMeta", must(&METADATA)),
+    ObjectField("PodObjectMeta", must(&METADATA)),
+    ObjectField("Instances", must(&Whole)),
+    ObjectField("RunAs", must(&Text)),
+    ObjectField("Container", must(&List(&CONTAINER))),
+    ObjectField("Process", must(&List(&Object(&[])))),
+    ObjectField("Labels", must(&StringMap)),
+    ObjectField("KillPolicy", must(&POLICIES[0])),
+    ObjectField("RestartPolicy", must(&POLICIES[1])),
+    ObjectField("Constraints", must(&Object(&[]))),
+    ObjectField("Uris", must(&List(&Text))),
+    ObjectField("Ip", must(&List(&Text))),
+    ObjectField("Mode", must(&Text)),
+    ObjectField("Kind", must(&OneOf(&["application", "process", "daemonset"]))),
+    ObjectField("raw_json", may(&Object(&[ObjectField("kind", must(&Text))]))),
 ]);
 
 pub(super) const DEPLOYMENT_DEF: BodyShape = Object(&[
-    SchedulerField("metadata", must(&METADATA)),
-    SchedulerField("selector", may(&StringMap)),
-    SchedulerField("version", must(&VERSION)),
-    SchedulerField("strategy", must(&Object(&[SchedulerField("type", must(&Text))]))),
-    SchedulerField("raw_json", must(&Object(&[SchedulerField("kind", must(&Text))]))),
+    ObjectField("metadata", must(&METADATA)),
+    ObjectField("selector", may(&StringMap)),
+    ObjectField("version", must(&VERSION)),
+    ObjectField("strategy", must(&Object(&[ObjectField("type", must(&Text))]))),
+    ObjectField("raw_json", must(&Object(&[ObjectField("kind", must(&Text))]))),
 ]);
 
 /// The type of a daemonset. The metadata of daemonsets are fields of the object itself.
 pub(super) const DAEMONSET_DEF: BodyShape = Object(&[
-    SchedulerField("name", must(&Text)),
-    SchedulerField("namespace", must(&Text)),
-    SchedulerField("version", must(&VERSION)),
+    ObjectField("name", must(&Text)),
+    ObjectField("namespace", must(&Text)),
+    ObjectField("version", must(&VERSION)),
 ]);
 
 pub(super) const MESSAGE: BodyShape = Object(&[
-    SchedulerField("Id", must(&Whole)),
-    SchedulerField("Type", must(&Whole)),
-    SchedulerField(
+    ObjectField("Id", must(&Whole)),
+    ObjectField("Type", must(&Whole)),
+    ObjectField(
         "Sig",
         may(&Object(&[
-            SchedulerField("Signal", must(&Whole)),
-            SchedulerField("ProcessName", must(&Text)),
+            ObjectField("Signal", must(&Whole)),
+            ObjectField("ProcessName", must(&Text)),
         ])),
     ),
-    SchedulerField(
+    ObjectField(
         "Env",
         may(&Object(&[
-            SchedulerField("Name", must(&Text)),
-            SchedulerField("Value", must(&Text)),
+            ObjectField("Name", must(&Text)),
+            ObjectField("Value", must(&Text)),
         ])),
     ),
-    SchedulerField(
+    ObjectField(
         "Local",
         may(&Object(&[
-            SchedulerField("To", must(&Text)),
-            SchedulerField("Base64", must(&Text)),
+            ObjectField("To", must(&Text)),
+            ObjectField("Base64", must(&Text)),
         ])),
     ),
-    SchedulerField(
+    ObjectField(
         "Remote",
         may(&Object(&[
-            SchedulerField("To", must(&Text)),
-            SchedulerField("From", must(&Text)),
+            ObjectField("To", must(&Text)),
+            ObjectField("From", must(&Text)),
         ])),
     ),
 ]);

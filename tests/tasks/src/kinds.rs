@@ -23,14 +23,14 @@ use crate::{
 const RESULT: &str = "host/conditions/src/structure/builtin.txt";
 
 #[derive(Debug, Args)]
-pub(crate) struct ClusterTool {
+pub(crate) struct KindsCommand {
     /// The source of k8s.io/client-go.
     client_go: PathBuf,
     /// The version of client-go, which is written into the generated file.
     version: String,
 }
 
-impl ClusterTool {
+impl KindsCommand {
     pub(crate) fn run(&self) -> Result<(), Error> {
         let configurations = self.client_go.join("applyconfigurations");
         let source = read(&configurations.join("internal/internal.go"))?;

@@ -123,7 +123,7 @@ enum Task {
     Bench(bench::Bench),
     /// Generate the file with the fields of Kubernetes' own kinds from the source of client-go. The file is part of the
     /// program.
-    Kinds(kinds::ClusterTool),
+    Kinds(kinds::KindsCommand),
     /// Install the compilation target of plugins if it is missing.
     Target,
 }

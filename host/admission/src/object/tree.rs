@@ -369,9 +369,9 @@ impl<'a> TreeMembers<'a> {
 impl<'de> Deserialize<'de> for TreeMembers<'de> {
     /// Parses an object, but leaves the values as text. Of members with the same name, the last one counts.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CollectMembers;
+        struct TreeMembersVisitor;
 
-        impl<'de> Visitor<'de> for CollectMembers {
+        impl<'de> Visitor<'de> for TreeMembersVisitor {
             type Value = TreeMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -398,7 +398,7 @@ impl<'de> Deserialize<'de> for TreeMembers<'de> {
             }
         }
 
-        deserializer.deserialize_map(CollectMembers)
+        deserializer.deserialize_map(TreeMembersVisitor)
     }
 }
 

@@ -53,7 +53,7 @@ impl Pointer {
             value = match value.as_bytes().first()? {
                 b'{' => {
                     let mut reader = serde_json::Deserializer::from_str(value);
-                    NamedValue(segment).deserialize(&mut reader).ok()??.get()
+                    MemberValueSeed(segment).deserialize(&mut reader).ok()??.get()
                 }
                 b'[' => serde_json::from_str::<Vec<&RawValue>>(value)
                     .ok()?
@@ -123,9 +123,9 @@ impl FromStr for PointerPattern {
     }
 }
 
-struct NamedValue<'k>(&'k str);
+struct MemberValueSeed<'k>(&'k str);
 
-impl<'de> DeserializeSeed<'de> for NamedValue<'_> {
+impl<'de> DeserializeSeed<'de> for MemberValueSeed<'_> {
     type Value = Option<&'de RawValue>;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
@@ -133,7 +133,7 @@ impl<'de> DeserializeSeed<'de> for NamedValue<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for NamedValue<'_> {
+impl<'de> Visitor<'de> for MemberValueSeed<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,8 +157,8 @@ pub(crate) struct MemberTexts<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for MemberTexts<'a> {
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        struct CollectTokens;
-        impl<'de> Visitor<'de> for CollectTokens {
+        struct MemberTextsVisitor;
+        impl<'de> Visitor<'de> for MemberTextsVisitor {
             type Value = Vec<(String, &'de RawValue)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MemberTexts<'a> {
                 Ok(members)
             }
         }
-        reader.deserialize_map(CollectTokens).map(Self)
+        reader.deserialize_map(MemberTextsVisitor).map(Self)
     }
 }
 

@@ -89,11 +89,11 @@ pub(crate) struct TestZooKeeper {
     /// by a drop, but by the keeper process.
     is_static: bool,
     directory: Option<TempDir>,
-    running: Option<RunningEnsemble>,
+    running: Option<RunningServer>,
 }
 
 #[derive(Debug)]
-struct RunningEnsemble {
+struct RunningServer {
     keeper: Child,
     server: Pid,
 }
@@ -168,7 +168,7 @@ impl TestZooKeeper {
             .read_line(&mut line)
             .unwrap();
         let server = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
-        self.running = Some(RunningEnsemble { keeper, server });
+        self.running = Some(RunningServer { keeper, server });
     }
 
     fn folder(&self) -> &Path {
@@ -218,7 +218,7 @@ impl TestZooKeeper {
     }
 }
 
-impl Drop for RunningEnsemble {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         // The keeper process reads its standard input. When the input is closed, the keeper kills the server and exits.
         drop(self.keeper.stdin.take());

@@ -167,7 +167,7 @@ impl ImageReader for RegistryImages {
         if let Some(digest) = of_this_machine(&manifest)? {
             manifest = self.bytes(image, &TagOrDigest::Digest(digest)).await?;
         }
-        let parsed: PlatformManifest = parsed(&manifest)?;
+        let parsed: ManifestOrIndex = parsed(&manifest)?;
         let digest_text = parsed.config.map(|config| config.digest).unwrap_or_default();
         let digest: Digest = digest_text
             .parse()
@@ -252,7 +252,7 @@ fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
 }
 
 #[derive(Deserialize)]
-struct PlatformManifest {
+struct ManifestOrIndex {
     config: Option<Descriptor>,
     /// If the manifest is an index, the images for the different platforms; otherwise `None`.
     manifests: Option<Vec<PlatformEntry>>,
@@ -271,7 +271,7 @@ struct ImagePlatform {
 }
 
 fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
-    let Some(images) = parsed::<PlatformManifest>(manifest)?.manifests else {
+    let Some(images) = parsed::<ManifestOrIndex>(manifest)?.manifests else {
         return Ok(None);
     };
     let architecture = match consts::ARCH {

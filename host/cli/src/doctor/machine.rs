@@ -20,14 +20,14 @@ const KERNEL: (u32, u32) = (6, 12);
 /// The number of file descriptors that suffice for thousands of connections.
 const DESCRIPTORS: u64 = 65_536;
 
-pub(super) struct MachineLimits {
+pub(super) struct MachineFacts {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
     release: String,
     /// The hard limit on file descriptors: the highest limit that a process may set for itself. `None` means unlimited.
     descriptors: Option<u64>,
 }
 
-impl MachineLimits {
+impl MachineFacts {
     pub(super) fn read() -> Self {
         Self {
             release: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
@@ -81,7 +81,7 @@ mod tests {
             ("7.0-rc1", None, Severity::Ok),
             ("", None, Severity::Ok),
         ] {
-            let machine = MachineLimits {
+            let machine = MachineFacts {
                 release: release.to_owned(),
                 descriptors,
             };

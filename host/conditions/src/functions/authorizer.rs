@@ -8,7 +8,7 @@ use admittance_admission::{
 
 use super::{
     Library, some_or,
-    typed::{AuthorizerDecision, CelType, Str},
+    typed::{CelType, DecisionMarker, Str},
 };
 use crate::{
     machine::{Fault, Halt, Machine},
@@ -272,24 +272,24 @@ fn register_checks(library: &mut Library) {
 }
 
 fn register_decisions(library: &mut Library) {
-    library.member::<(PathCheck, Str), AuthorizerDecision>("check", |machine, (check, verb)| {
+    library.member::<(PathCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });
-    library.member::<(ResourceCheck, Str), AuthorizerDecision>("check", |machine, (check, verb)| {
+    library.member::<(ResourceCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });
-    library.member::<(AuthorizerDecision,), bool>("allowed", |_, (answer,)| {
+    library.member::<(DecisionMarker,), bool>("allowed", |_, (answer,)| {
         Ok((*answer).as_ref().is_ok_and(|access| access.allowed))
     });
-    library.member::<(AuthorizerDecision,), Str>("reason", |_, (answer,)| {
+    library.member::<(DecisionMarker,), Str>("reason", |_, (answer,)| {
         Ok((*answer)
             .as_ref()
             .map(|access| access.reason.clone())
             .unwrap_or_default()
             .into())
     });
-    library.member::<(AuthorizerDecision,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
-    library.member::<(AuthorizerDecision,), Str>("error", |_, (answer,)| {
+    library.member::<(DecisionMarker,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
+    library.member::<(DecisionMarker,), Str>("error", |_, (answer,)| {
         Ok((*answer)
             .as_ref()
             .err()

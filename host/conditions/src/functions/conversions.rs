@@ -7,7 +7,7 @@ use ::time::OffsetDateTime;
 use super::{
     Library, Style, some_or,
     time::{duration_text, timestamp_text},
-    typed::{A, B, Bytes, Dyn, ListOf, MapOf, Str, TypedKind},
+    typed::{A, B, Bytes, Dyn, ListOf, MapOf, Str, TypeMarker},
 };
 use crate::{
     machine::{Fault, Machine},
@@ -60,7 +60,7 @@ pub(super) fn register(library: &mut Library) {
         _ => Err(Fault::error("type conversion error from 'string' to 'bool'")),
     });
 
-    library.global::<(A,), TypedKind>("type", |_, (value,)| Ok(value.kind()));
+    library.global::<(A,), TypeMarker>("type", |_, (value,)| Ok(value.kind()));
     library.global::<(A,), Dyn>("dyn", |_, (value,)| Ok(value));
 
     for style in [Style::Global, Style::Member] {

@@ -7,7 +7,7 @@ use ::regex::Regex;
 use super::{
     Library,
     time::read_timestamp,
-    typed::{ListOf, NamedType, OptionalOf, Str},
+    typed::{FormatMarker, ListOf, OptionalOf, Str},
     url::Url,
 };
 use crate::value::{CelList, Value};
@@ -89,13 +89,13 @@ const fn format(
 
 pub(super) fn register(library: &mut Library) {
     for format in &FORMATS {
-        library.global::<(), NamedType>(format.function, move |_, ()| Ok(format));
+        library.global::<(), FormatMarker>(format.function, move |_, ()| Ok(format));
     }
-    library.global::<(Str,), OptionalOf<NamedType>>("format.named", |_, (name,)| {
+    library.global::<(Str,), OptionalOf<FormatMarker>>("format.named", |_, (name,)| {
         let found = FORMATS.iter().find(|format| *format.name == *name);
         Ok(found.map(|format| Arc::new(Value::Format(format))))
     });
-    library.member::<(NamedType, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
+    library.member::<(FormatMarker, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
         machine.charge((text.len() as u64 + 1).div_ceil(10) * format.size.div_ceil(4))?;
         let wrong: CelList<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
         Ok((wrong.len() > 0).then(|| Arc::new(Value::List(wrong))))

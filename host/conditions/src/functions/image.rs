@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Library,
-    typed::{ImageReference, Str},
+    typed::{ImageMarker, Str},
 };
 use crate::machine::{Fault, Machine};
 
@@ -24,12 +24,12 @@ pub(crate) struct ImageName {
 
 pub(super) fn register(library: &mut Library) {
     for name in ["image", "parseImageReference"] {
-        library.global::<(Str,), ImageReference>(name, |machine, (text,)| {
+        library.global::<(Str,), ImageMarker>(name, |machine, (text,)| {
             read(machine, &text)?.map(Arc::new).map_err(Fault::error)
         });
     }
     library.global::<(Str,), bool>("isImage", |machine, (text,)| Ok(read(machine, &text)?.is_ok()));
-    library.member::<(ImageReference,), bool>("containsDigest", |_, (image,)| Ok(!image.digest.is_empty()));
+    library.member::<(ImageMarker,), bool>("containsDigest", |_, (image,)| Ok(!image.digest.is_empty()));
     let parts: [(&str, fn(&ImageName) -> &str); 5] = [
         ("registry", |image| &image.registry),
         ("repository", |image| &image.repository),
@@ -41,7 +41,7 @@ pub(super) fn register(library: &mut Library) {
         }),
     ];
     for (name, part) in parts {
-        library.member::<(ImageReference,), Str>(name, move |_, (image,)| Ok(part(&image).to_owned().into()));
+        library.member::<(ImageMarker,), Str>(name, move |_, (image,)| Ok(part(&image).to_owned().into()));
     }
 }
 

@@ -93,15 +93,15 @@ cel_types! {
     Bytes: Arc<[u8]> = Type::Bytes, Bytes;
     Duration: i64 = Type::Duration, Duration;
     OffsetDateTime: OffsetDateTime = Type::Timestamp, Timestamp;
-    TypedKind: &'static str = Type::Kind, Type;
+    TypeMarker: &'static str = Type::Kind, Type;
     IpAddr: IpAddr = types::IP, Ip;
     IpNet: IpNet = types::CIDR, Cidr;
     Quantity: Arc<Quantity> = types::QUANTITY, Quantity;
-    AuthorizerDecision: Arc<Answer> = types::DECISION, Decision;
-    NamedType: &'static Format = types::FORMAT, Format;
-    IpAddress: Arc<Url> = types::URL, Url;
+    DecisionMarker: Arc<Answer> = types::DECISION, Decision;
+    FormatMarker: &'static Format = types::FORMAT, Format;
+    UrlMarker: Arc<Url> = types::URL, Url;
     Semver: Arc<semver::Version> = types::SEMVER, Semver;
-    ImageReference: Arc<ImageName> = types::IMAGE, Image;
+    ImageMarker: Arc<ImageName> = types::IMAGE, Image;
     ListOf<T>: CelList<'a> = types::list(T::cel()), List, [T];
     MapOf<K, V>: Map<'a> = types::map(K::cel(), V::cel()), Map, [K, V];
     OptionalOf<T>: Option<Arc<Value<'a>>> = types::optional(T::cel()), Optional, [T];
@@ -110,12 +110,12 @@ cel_types! {
 pub(super) struct Str;
 pub(super) struct Bytes;
 pub(super) struct Duration;
-pub(super) struct TypedKind;
-pub(super) struct AuthorizerDecision;
-pub(super) struct NamedType;
+pub(super) struct TypeMarker;
+pub(super) struct DecisionMarker;
+pub(super) struct FormatMarker;
 pub(super) struct Semver;
-pub(super) struct ImageReference;
-pub(super) struct IpAddress;
+pub(super) struct ImageMarker;
+pub(super) struct UrlMarker;
 /// A type parameter of a signature. It stands for one type in the whole signature.
 pub(super) struct A;
 pub(super) struct B;

@@ -4,7 +4,7 @@ use std::{fmt::Write, sync::Arc};
 
 use super::{
     Library,
-    typed::{IpAddress, ListOf, MapOf, Str},
+    typed::{ListOf, MapOf, Str, UrlMarker},
 };
 use crate::{
     machine::{Fault, Machine},
@@ -32,7 +32,7 @@ enum UrlPart {
 }
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(Str,), IpAddress>("url", |machine, (text,)| {
+    library.global::<(Str,), UrlMarker>("url", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         let url = Url::parse(&text).map_err(|why| {
             Fault::error(format!(
@@ -46,14 +46,14 @@ pub(super) fn register(library: &mut Library) {
         machine.charge_bytes(text.len())?;
         Ok(Url::parse_request(&text).is_ok())
     });
-    library.member::<(IpAddress,), Str>("getScheme", |_, (url,)| Ok(url.scheme.clone().into()));
-    library.member::<(IpAddress,), Str>("getHost", |_, (url,)| Ok(url.host.clone().into()));
-    library.member::<(IpAddress,), Str>("getHostname", |_, (url,)| {
+    library.member::<(UrlMarker,), Str>("getScheme", |_, (url,)| Ok(url.scheme.clone().into()));
+    library.member::<(UrlMarker,), Str>("getHost", |_, (url,)| Ok(url.host.clone().into()));
+    library.member::<(UrlMarker,), Str>("getHostname", |_, (url,)| {
         Ok(url.host_and_port().0.to_owned().into())
     });
-    library.member::<(IpAddress,), Str>("getPort", |_, (url,)| Ok(url.host_and_port().1.to_owned().into()));
-    library.member::<(IpAddress,), Str>("getEscapedPath", |_, (url,)| Ok(url.path.clone().into()));
-    library.member::<(IpAddress,), MapOf<Str, ListOf<Str>>>("getQuery", |machine, (url,)| {
+    library.member::<(UrlMarker,), Str>("getPort", |_, (url,)| Ok(url.host_and_port().1.to_owned().into()));
+    library.member::<(UrlMarker,), Str>("getEscapedPath", |_, (url,)| Ok(url.path.clone().into()));
+    library.member::<(UrlMarker,), MapOf<Str, ListOf<Str>>>("getQuery", |machine, (url,)| {
         query(machine, &url.query)
     });
 }

@@ -39,7 +39,7 @@ pub(crate) fn apply(
     if items.is_some() {
         read = set.reads.text(name, text);
     }
-    let applied = AppliedChange::all(text, name, set, &read)?;
+    let applied = DefinitionInText::all(text, name, set, &read)?;
 
     let mut mistakes = Mistakes::new();
     let existing = set.read(&mut mistakes);
@@ -129,14 +129,14 @@ pub(crate) fn chains_of(
     Ok(chains)
 }
 
-struct AppliedChange<'a> {
+struct DefinitionInText<'a> {
     id: DefinitionId,
     document: &'a Document,
     phase: Option<Phase>,
     text: &'a str,
 }
 
-impl<'a> AppliedChange<'a> {
+impl<'a> DefinitionInText<'a> {
     fn all(
         text: &'a str,
         name: &str,
@@ -280,8 +280,8 @@ fn content(text: &str) -> &str {
 
 fn replaced<'d, 'a>(
     existing: &'d [ParsedDefinition<'a>],
-    one: &AppliedChange<'_>,
-    applied: &[AppliedChange<'_>],
+    one: &DefinitionInText<'_>,
+    applied: &[DefinitionInText<'_>],
 ) -> Option<&'d ParsedDefinition<'a>> {
     let same: Vec<_> = existing.iter().filter(|other| other.id.is(&one.id)).collect();
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
@@ -296,7 +296,7 @@ fn replaced<'d, 'a>(
     }
 }
 
-fn change(set: &DefinitionSet, applied: &[AppliedChange<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
+fn change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
     let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();
     let mut effects = Vec::new();

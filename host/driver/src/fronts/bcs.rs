@@ -17,7 +17,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request, Response};
 
 pub(super) use self::section::registration;
-use super::{FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront};
+use super::{FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront};
 use crate::{
     Error,
     config::{checked_lists, refuse_discovery, upstream_section},
@@ -117,7 +117,7 @@ impl FrontConfig for BcsConfig {
     }
 }
 
-impl FrontKind for MesosDriver {
+impl OpenedFront for MesosDriver {
     fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }

@@ -18,7 +18,7 @@ use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use http::{Request, Response};
 
-use super::{FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront, bcs};
+use super::{FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront, bcs};
 use crate::{Error, handler::FrontEndHandler, status::DriverStatus};
 
 pub(super) const ROW: FrontRow = FrontRow {
@@ -92,7 +92,7 @@ impl FrontConfig for GatewayConfig {
     }
 }
 
-impl FrontKind for Gateway {
+impl OpenedFront for Gateway {
     fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }

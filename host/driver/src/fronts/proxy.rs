@@ -19,7 +19,7 @@ use tower::{Layer, Service, service_fn};
 
 pub(crate) use self::section::method;
 use super::{
-    FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront,
+    FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront,
     refuse_registration,
 };
 use crate::{
@@ -123,7 +123,7 @@ impl Proxy<()> {
     }
 }
 
-impl<C> FrontKind for Proxy<C>
+impl<C> OpenedFront for Proxy<C>
 where
     C: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone

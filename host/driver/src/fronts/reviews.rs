@@ -15,7 +15,7 @@ use http::{Request, Response};
 use tower::Service;
 
 use super::{
-    FrontConfig, FrontKind, FrontReply, FrontRow, FrontService, StartContext, StartedFront,
+    FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront,
     refuse_registration,
 };
 use crate::{Error, Limits, handler::FrontEndHandler};
@@ -81,7 +81,7 @@ impl FrontConfig for ReviewsConfig {
     }
 }
 
-impl FrontKind for ReviewService {
+impl OpenedFront for ReviewService {
     fn serve(&self, serving: FrontEndHandler) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }

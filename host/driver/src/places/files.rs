@@ -9,9 +9,9 @@ use super::{DefinitionPlace, PlaceError};
 use crate::Connections;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverFiles(pub PathBuf);
+pub struct DefinitionFiles(pub PathBuf);
 
-impl DefinitionPlace for DriverFiles {
+impl DefinitionPlace for DefinitionFiles {
     fn name(&self) -> String {
         self.0.display().to_string()
     }

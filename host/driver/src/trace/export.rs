@@ -24,7 +24,7 @@ use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
 use self::{
     collector::CollectorClient,
-    queue::{CountedBatch, QueuedSpans, SpanQueue},
+    queue::{CountingExporter, QueuedSpans, SpanQueue},
 };
 use crate::{
     config::{TracingConfig, TracingProtocol},
@@ -77,7 +77,7 @@ impl Traces {
             .build()?;
         let size = environment::queue_size();
         let queue = Arc::new(SpanQueue::new(size));
-        let processor = BatchSpanProcessor::builder(CountedBatch::new(exporter, queue.clone()))
+        let processor = BatchSpanProcessor::builder(CountingExporter::new(exporter, queue.clone()))
             .with_batch_config(BatchConfigBuilder::default().with_max_queue_size(size).build())
             .build();
         let mut builder = SdkTracerProvider::builder()

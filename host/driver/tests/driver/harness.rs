@@ -12,7 +12,7 @@ use admittance::{
 use admittance_admin::AdminConfig;
 use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind, zookeeper::Ensembles};
 use admittance_driver::{
-    AdminPort, Config, Connections, Driver, DriverFiles, Limits, ListenConfig, LogConfig, Shutdown,
+    AdminPort, Config, Connections, DefinitionFiles, Driver, Limits, ListenConfig, LogConfig, Shutdown,
     ShutdownResult,
 };
 use admittance_net::{
@@ -174,7 +174,7 @@ impl Setup {
 
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
-        self.config.definitions = vec![Arc::new(DriverFiles(directory.join("chains")))];
+        self.config.definitions = vec![Arc::new(DefinitionFiles(directory.join("chains")))];
         self.config.history.directory = Some(directory.join("history"));
         self
     }

@@ -36,7 +36,7 @@ pub(super) enum ObjectChange {
 }
 
 #[derive(Deserialize)]
-struct AuditEvent<'a> {
+struct WatchedEvent<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow)]
@@ -114,7 +114,7 @@ async fn watch_once(
     let limit = Duration::from_secs(SECONDS) + GRACE;
     while let Ok(Some(line)) = timeout(limit, lines.next()).await {
         let line = line?;
-        let AuditEvent { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
+        let WatchedEvent { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
         let read: ObjectOrError = serde_json::from_str(object.get()).map_err(|error| wrong(&error))?;
         let parsed = || resource.object(object).map_err(|error| wrong(&error));
         let change = match kind {

@@ -14,7 +14,7 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::{CertificateSubject, ClientUsage, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
+use super::{CertificateSubject, ClientName, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
 
 /// The validity of a CA whose key is stored, in days.
 const AUTHORITY_DAYS: u16 = 3650;
@@ -297,7 +297,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
             let wanted = hosts.iter().map(SubjectHost::to_string).collect();
             usage.value.server_auth && held == wanted
         }
-        CertificateSubject::Client(ClientUsage(name)) => {
+        CertificateSubject::Client(ClientName(name)) => {
             let mut names = leaf.subject().iter_common_name();
             usage.value.client_auth && names.any(|held| held.as_str().is_ok_and(|held| held == name))
         }

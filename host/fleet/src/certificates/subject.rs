@@ -73,9 +73,9 @@ fn is_dns_name(text: &str) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientUsage(pub String);
+pub struct ClientName(pub String);
 
-impl FromStr for ClientUsage {
+impl FromStr for ClientName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -94,7 +94,7 @@ pub(super) const LONGEST_COMMON_NAME: usize = 64;
 pub enum CertificateSubject {
     /// The certificate is for a server with these host names, at least one.
     Server(Vec<SubjectHost>),
-    Client(ClientUsage),
+    Client(ClientName),
 }
 
 impl CertificateSubject {
@@ -112,7 +112,7 @@ impl CertificateSubject {
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Server(hosts) => hosts.iter().map(SubjectHost::to_string).collect(),
-            Self::Client(ClientUsage(name)) => vec![name.clone()],
+            Self::Client(ClientName(name)) => vec![name.clone()],
         }
     }
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::{Bytes, Message, handshake::client::generate_key};
 
-use super::{PassResult, RoleWriterHandle, warn_of_unknown};
+use super::{PassResult, RoleSync, warn_of_unknown};
 use crate::{
     accounts::{
         AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidRoleGrant,
@@ -191,7 +191,7 @@ impl PolicyChange {
     }
 }
 
-impl RoleWriterHandle {
+impl RoleSync {
     /// Keeps the subscription to the authorization system open. Never returns.
     pub(super) async fn subscribe(&self) {
         let Some(config) = &self.config.subscription else {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    PassResult, RoleWriterHandle,
+    PassResult, RoleSync,
     bindings::{self, WantedBindings},
     rules::{self, GROUP},
 };
@@ -61,7 +61,7 @@ struct LastWrite {
     at: Instant,
 }
 
-impl RoleWriterHandle {
+impl RoleSync {
     /// Writes the roles of all clusters: at the start, after every change, and at an interval. Never returns.
     pub(super) async fn write_all(&self) {
         let mut changes = self.accounts.changes();
@@ -183,7 +183,7 @@ impl RoleWriterHandle {
 }
 
 struct ClusterWriter<'a> {
-    roles: &'a RoleWriterHandle,
+    roles: &'a RoleSync,
     cluster: &'a RegisteredCluster,
 }
 

@@ -15,7 +15,7 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 /// The maximum wait for a module file that is being written. After that, its stage fails to load.
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
-struct ChangeAttempt {
+struct ReloadAttempt {
     /// Whether definitions or module files have changed; `false` if only a scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
@@ -31,7 +31,7 @@ impl Host {
         // Watches the module files. Definition files are watched by their stores.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
-        let mut superseded: Option<ChangeAttempt> = None;
+        let mut superseded: Option<ReloadAttempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
@@ -46,7 +46,7 @@ impl Host {
                 .writers()
                 .wait_and_list_unfinished(INCOMPLETE_FILE_TIMEOUT)
                 .await;
-            let ChangeAttempt { is_change, refresh } = attempt;
+            let ReloadAttempt { is_change, refresh } = attempt;
             let mut result = if is_change {
                 self.follow_once(FetchScope::none(), &mut watch).await
             } else {
@@ -63,7 +63,7 @@ impl Host {
             }
             match result {
                 Ok(Reload::Superseded) => {
-                    superseded = Some(ChangeAttempt {
+                    superseded = Some(ReloadAttempt {
                         is_change: true,
                         refresh,
                     });
@@ -74,7 +74,7 @@ impl Host {
         }
     }
 
-    async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> ChangeAttempt {
+    async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> ReloadAttempt {
         let retry = {
             let live = self.0.live.load();
             live.problem.as_ref().and_then(|problem| problem.next)
@@ -86,7 +86,7 @@ impl Host {
             due = schedule.due() => (false, due),
             () = wait_until(retry.map(|(instant, _)| instant)) => (false, std::mem::take(&mut schedule.failed)),
         };
-        ChangeAttempt { is_change, refresh }
+        ReloadAttempt { is_change, refresh }
     }
 
     async fn follow_once(&self, servers: FetchScope, watch: &mut Watch) -> Result<Reload, Arc<Error>> {

@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 /// Limits how many items are worked on at a time. The smallest waiting item begins next. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct SmallestFirstLimit(Arc<Mutex<WaitingState>>);
+pub(crate) struct SmallestFirstLimit(Arc<Mutex<PermitQueue>>);
 
 #[derive(Debug)]
-struct WaitingState {
+struct PermitQueue {
     limit: usize,
     working: usize,
     waiting: BTreeMap<(usize, u64), oneshot::Sender<WorkPermit>>,
@@ -22,7 +22,7 @@ pub(crate) struct WorkPermit(SmallestFirstLimit);
 
 impl SmallestFirstLimit {
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Mutex::new(WaitingState {
+        Self(Arc::new(Mutex::new(PermitQueue {
             limit,
             working: 0,
             waiting: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl SmallestFirstLimit {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, WaitingState> {
+    fn state(&self) -> MutexGuard<'_, PermitQueue> {
         self.0.lock()
     }
 }

@@ -2,7 +2,7 @@ use admittance_admission::{Decision, TraceRow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DecisionVerdict, packed::PackedLogLine};
+use super::{DecisionVerdict, packed::PackedDecision};
 use crate::Moment;
 
 /// A filter for decisions. It selects a decision that meets all of the conditions that are set.
@@ -41,7 +41,7 @@ impl DecisionFilter {
         self
     }
 
-    pub(super) fn includes(&self, entry: &PackedLogLine) -> bool {
+    pub(super) fn includes(&self, entry: &PackedDecision) -> bool {
         let Some(packed) = entry.read() else { return false };
         let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);
         let is_wanted = |row: &TraceRow| {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::{
     ChainRates, DecidedRequest, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord,
-    DecisionVerdict, DecisionsConfig, packed::PackedLogLine, rates, ring::RingMemory, write,
+    DecisionVerdict, DecisionsConfig, packed::PackedDecision, rates, ring::RingMemory, write,
 };
 use crate::{Moment, Redaction, decisions::observer::ObservedDecision};
 
@@ -180,7 +180,7 @@ impl DecisionLog {
         self.0.memory.ring().oldest()
     }
 
-    fn logged(&self, entry: PackedLogLine) -> Option<LoggedDecision> {
+    fn logged(&self, entry: PackedDecision) -> Option<LoggedDecision> {
         Some(LoggedDecision {
             id: entry.id,
             bytes: entry.size,
@@ -199,7 +199,7 @@ impl DecisionLog {
 
     /// Returns the entries of the log with ids smaller than `before`, the newest first. Skips entries that leave the
     /// log in the meantime.
-    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedLogLine> {
+    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedDecision> {
         let mut end = {
             let ring = self.0.memory.ring();
             let index = before.map_or(ring.len(), |id| ring.index_of(id));
@@ -252,7 +252,7 @@ impl Follower {
         }
     }
 
-    fn take(&mut self) -> (u64, Vec<PackedLogLine>) {
+    fn take(&mut self) -> (u64, Vec<PackedDecision>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();
         let missed = ring.gone.saturating_sub(self.position);

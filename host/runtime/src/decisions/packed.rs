@@ -14,7 +14,7 @@ use super::{DecidedRequest, DecisionVerdict, ObjectTexts};
 use crate::{Moment, decisions::observer::ObservedDecision, decisions::recording::is_secret};
 
 #[derive(Debug)]
-pub(super) struct PackedLogLine {
+pub(super) struct PackedDecision {
     pub(super) id: u64,
     /// The memory that the decision takes in the log, in bytes.
     pub(super) size: usize,
@@ -302,7 +302,7 @@ impl UnpackedParts {
     }
 }
 
-impl PackedLogLine {
+impl PackedDecision {
     /// Reads the packed part of the decision. Never returns `None`, because [`UnpackedParts::pack`] wrote the bytes.
     pub(super) fn read(&self) -> Option<PackedPart<'_>> {
         postcard::from_bytes(&self.packed).ok()
@@ -524,7 +524,7 @@ mod tests {
                     revision: 7,
                 };
                 let (mut origin, mut bytes) = (RequestOrigin::default(), Vec::new());
-                let kept = PackedLogLine {
+                let kept = PackedDecision {
                     id: 1,
                     size: 0,
                     unpacked: UnpackedParts::pack(&observed, 1 << 20, &mut origin, &mut bytes),

@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, TraceRow};
 
-use super::{ChainRates, packed::PackedLogLine};
+use super::{ChainRates, packed::PackedDecision};
 
 /// The number of equal parts into which the time range is divided. Each part has rates of its own.
 const PARTS: usize = 12;
@@ -28,7 +28,7 @@ struct ChainCounts {
 /// Returns the rates of each chain. The decisions come from the log, the newest first. `is_cut` means that the log has
 /// lost older decisions, so it may not cover the whole time `within`.
 pub(super) fn chain_rates(
-    decisions: impl Iterator<Item = PackedLogLine>,
+    decisions: impl Iterator<Item = PackedDecision>,
     within: Duration,
     now: SystemTime,
     is_cut: bool,

@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::packed::{PackedLogLine, RequestOrigin, UnpackedParts};
+use super::packed::{PackedDecision, RequestOrigin, UnpackedParts};
 use crate::decisions::observer::ObservedDecision;
 
 /// The maximum number of decisions that a thread collects before they are moved to the ring.
@@ -190,12 +190,12 @@ impl DecisionRing {
         start..start + copied_together(from)
     }
 
-    pub(super) fn entries(&self, range: Range<usize>) -> Vec<PackedLogLine> {
+    pub(super) fn entries(&self, range: Range<usize>) -> Vec<PackedDecision> {
         let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
         let entries = self.slots.range(range).map(|slot| {
             let bytes = self.bytes.range(start..start + slot.length);
             start += slot.length;
-            PackedLogLine {
+            PackedDecision {
                 id: slot.id,
                 size: slot.size,
                 packed: bytes.copied().collect(),

@@ -72,7 +72,7 @@ pub(crate) struct PreparedHashes {
 /// The tables that a host could serve at once, by their content hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TablesByHash {
+pub struct TableHashes {
     /// The content hash of the live table.
     pub live: Digest,
     /// The content hash of the newest table, which waits to go live. If no table waits, the hash of the live table.
@@ -86,9 +86,9 @@ pub struct TablesByHash {
 
 impl Host {
     /// Returns the tables that [`go_live_with`](Self::go_live_with) can make live at once.
-    pub fn prepared(&self) -> TablesByHash {
+    pub fn prepared(&self) -> TableHashes {
         let (hash, live) = (self.hash(), self.0.live.load());
-        TablesByHash {
+        TableHashes {
             live: hash,
             newest: live.prepared.newest.unwrap_or(hash),
             earlier: live.prepared.earlier,

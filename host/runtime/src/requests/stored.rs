@@ -19,7 +19,7 @@ use crate::{
     requests::layer::{REQUEST_ID, StopReason},
 };
 
-enum UnknownObject<R, E> {
+enum StoredObjectError<R, E> {
     /// The inner service answered the request for the stored object with this reply. The client gets the reply.
     Replied(Response<R>),
     Failed(E),
@@ -49,7 +49,7 @@ where
     let path = query.request.uri().clone();
     let asked = tokio::time::timeout(limits.time, ask(query, head, inner, limits)).await;
     let stop = |end: Response<Bytes>| StopReason::Reply(end.map(R::from));
-    let reason = match asked.unwrap_or(Err(UnknownObject::Late(limits.time))) {
+    let reason = match asked.unwrap_or(Err(StoredObjectError::Late(limits.time))) {
         Ok((state, version)) => {
             head.extensions.insert(state);
             return match version {
@@ -58,11 +58,11 @@ where
                 None => Ok(()),
             };
         }
-        Err(UnknownObject::Replied(reply)) => return Err(StopReason::Reply(reply)),
-        Err(UnknownObject::Failed(error)) => return Err(StopReason::Failed(error)),
-        Err(UnknownObject::Unusable(reason)) => reason,
-        Err(UnknownObject::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
-        Err(UnknownObject::Late(limit)) => format!("did not arrive within {limit:?}"),
+        Err(StoredObjectError::Replied(reply)) => return Err(StopReason::Reply(reply)),
+        Err(StoredObjectError::Failed(error)) => return Err(StopReason::Failed(error)),
+        Err(StoredObjectError::Unusable(reason)) => reason,
+        Err(StoredObjectError::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
+        Err(StoredObjectError::Late(limit)) => format!("did not arrive within {limit:?}"),
     };
     let reason = &format!("the upstream's reply to GET {path} {reason}");
     Err(stop(end(&EndReason::StoredUnknown { reason })))
@@ -73,7 +73,7 @@ async fn ask<S, B, R>(
     head: &Parts,
     mut inner: S,
     limits: BodyLimits,
-) -> Result<StoredObject, UnknownObject<R, S::Error>>
+) -> Result<StoredObject, StoredObjectError<R, S::Error>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     B: From<Bytes>,
@@ -88,11 +88,11 @@ where
     }
     poll_fn(|cx| inner.poll_ready(cx))
         .await
-        .map_err(UnknownObject::Failed)?;
-    let reply = inner.call(request).await.map_err(UnknownObject::Failed)?;
+        .map_err(StoredObjectError::Failed)?;
+    let reply = inner.call(request).await.map_err(StoredObjectError::Failed)?;
     // If the reply has a `Passage`, this program wrote the reply, for example because the upstream is unreachable.
     if reply.extensions().get::<Passage>().is_some() {
-        return Err(UnknownObject::Replied(reply));
+        return Err(StoredObjectError::Replied(reply));
     }
     match reply.status() {
         StatusCode::OK => {}
@@ -100,27 +100,27 @@ where
         // A status such as 403 means that the client made a mistake, for example that it lacks a permission. So the
         // client gets the inner service's reply.
         status if status.is_client_error() => {
-            return Err(UnknownObject::Replied(
+            return Err(StoredObjectError::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),
             ));
         }
-        status => return Err(UnknownObject::Unusable(format!("has the status {status}"))),
+        status => return Err(StoredObjectError::Unusable(format!("has the status {status}"))),
     }
     let (mut reply, body) = reply.into_parts();
     let received = limits.receive(&head.extensions, &reply.headers, body).await;
     let body = received.map_err(|error| match error {
-        BodyError::TooLarge(limit) => UnknownObject::Unusable(format!("has more than {limit} bytes")),
-        BodyError::TooSlow(limit) => UnknownObject::Late(limit),
-        BodyError::NoMemory(error) => UnknownObject::NoMemory(error),
+        BodyError::TooLarge(limit) => StoredObjectError::Unusable(format!("has more than {limit} bytes")),
+        BodyError::TooSlow(limit) => StoredObjectError::Late(limit),
+        BodyError::NoMemory(error) => StoredObjectError::NoMemory(error),
         BodyError::Broken(reason) | BodyError::Stalled(reason) => {
-            UnknownObject::Unusable(format!("broke off: {reason}"))
+            StoredObjectError::Unusable(format!("broke off: {reason}"))
         }
         BodyError::Encoded(encoding) => {
-            UnknownObject::Unusable(format!("has the Content-Encoding `{encoding}`"))
+            StoredObjectError::Unusable(format!("has the Content-Encoding `{encoding}`"))
         }
     })?;
     let found = query.object(&body);
-    let object = found.map_err(|reason| UnknownObject::Unusable(format!("has no object: {reason}")))?;
+    let object = found.map_err(|reason| StoredObjectError::Unusable(format!("has no object: {reason}")))?;
     let state = StoredState {
         object: Some(object),
         patched: None,

@@ -142,7 +142,7 @@ fn log(state: &CallState, payload: &[u8]) {
 }
 
 #[derive(Deserialize)]
-struct ResourceGet {
+struct GetRequest {
     api_version: String,
     kind: String,
     name: String,
@@ -150,7 +150,7 @@ struct ResourceGet {
     field_masks: Option<Vec<String>>,
 }
 
-async fn get_resource(state: &mut CallState, get: ResourceGet) -> wasmtime::Result<Answer> {
+async fn get_resource(state: &mut CallState, get: GetRequest) -> wasmtime::Result<Answer> {
     let what = format!("{}/{} `{}`", get.api_version, get.kind, get.name);
     let namespace = get.namespace.filter(|namespace| !namespace.is_empty());
     let found = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
@@ -162,7 +162,7 @@ async fn get_resource(state: &mut CallState, get: ResourceGet) -> wasmtime::Resu
 }
 
 #[derive(Deserialize)]
-struct KubewardenList {
+struct ListRequest {
     api_version: String,
     kind: String,
     namespace: Option<String>,
@@ -171,7 +171,7 @@ struct KubewardenList {
     field_masks: Option<Vec<String>>,
 }
 
-async fn list_resources(state: &mut CallState, list: KubewardenList) -> wasmtime::Result<Answer> {
+async fn list_resources(state: &mut CallState, list: ListRequest) -> wasmtime::Result<Answer> {
     let fields = match FieldSelector::parse(list.field_selector.as_deref().unwrap_or_default()) {
         Ok(fields) => fields,
         Err(error) => return Ok(Err(error)),

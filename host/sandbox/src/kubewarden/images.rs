@@ -65,7 +65,7 @@ enum RequiredSigners {
     #[serde(rename = "SigstoreKeylessVerify")]
     Identities { keyless: Vec<SignerIdentity> },
     #[serde(rename = "SigstoreKeylessPrefixVerify")]
-    Prefixes { keyless_prefix: Vec<ImagePrefix> },
+    Prefixes { keyless_prefix: Vec<SubjectPrefix> },
     #[serde(rename = "SigstoreGithubActionsVerify")]
     Workflow { owner: String, repo: Option<String> },
     #[serde(rename = "SigstoreCertificateVerify")]
@@ -86,7 +86,7 @@ struct SignerIdentity {
 }
 
 #[derive(Deserialize)]
-struct ImagePrefix {
+struct SubjectPrefix {
     issuer: String,
     url_prefix: String,
 }

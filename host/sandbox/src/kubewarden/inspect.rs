@@ -9,10 +9,10 @@ use super::{
 use crate::{
     Error, Grant, ModuleImport, ModuleInspection,
     engine::{Effort, chain},
-    prepare::PolicyPreparation,
+    prepare::PluginPreparation,
 };
 
-impl PolicyPreparation {
+impl PluginPreparation {
     /// Inspects a policy. A waPC policy is started, because only its code can report the version of its protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
         let metadata = PolicyMetadata::parse(&module)?;

@@ -12,13 +12,13 @@ use super::{
 use crate::{
     ConfigurationTime, Error, LoadStep, SettingsMistake,
     engine::{Effort, chain},
-    prepare::{Header, NativeCode, PolicyPreparation, Prepared},
+    prepare::{Header, NativeCode, PluginPreparation, Prepared},
     shared::SharedModule,
     snapshot::KeptMemory,
     store::CallState,
 };
 
-impl PolicyPreparation {
+impl PluginPreparation {
     pub(crate) async fn policy(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
         let PolicyMetadata {
             mode, description, ..
@@ -168,7 +168,7 @@ async fn snapshot(
     store: &mut Store<CallState>,
     instance: Instance,
 ) -> Result<Result<Vec<u8>, String>, Error> {
-    let mut reader = SectionReader {
+    let mut reader = PolicyInstanceReader {
         store,
         instance,
         kept: KeptMemory::default(),
@@ -182,7 +182,7 @@ async fn snapshot(
     })
 }
 
-struct SectionReader<'a> {
+struct PolicyInstanceReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     kept: KeptMemory,
@@ -190,7 +190,7 @@ struct SectionReader<'a> {
     missing: Option<String>,
 }
 
-impl InstanceState for SectionReader<'_> {
+impl InstanceState for PolicyInstanceReader<'_> {
     async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
         let global = self.instance.get_global(&mut *self.store, name);
         match global.map(|global| global.get(&mut *self.store)) {

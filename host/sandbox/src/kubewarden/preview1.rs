@@ -44,7 +44,7 @@ const SUBSCRIPTION: u32 = 48;
 const EVENT: u32 = 32;
 
 type At = u32;
-type PolicyGuest<'a> = Caller<'a, CallState>;
+type PolicyCaller<'a> = Caller<'a, CallState>;
 
 pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncType) -> wasmtime::Result<()> {
     let message = format!(
@@ -61,7 +61,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "args_sizes_get",
-            |mut guest: PolicyGuest<'_>, count: At, size: At| {
+            |mut guest: PolicyCaller<'_>, count: At, size: At| {
                 let arguments = guest.data().exchange.arguments.clone();
                 put_sizes(&mut guest, &arguments, count, size)
             },
@@ -69,7 +69,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "args_get",
-            |mut guest: PolicyGuest<'_>, pointers: At, texts: At| {
+            |mut guest: PolicyCaller<'_>, pointers: At, texts: At| {
                 let arguments = guest.data().exchange.arguments.clone();
                 put_texts(&mut guest, &arguments, pointers, texts)
             },
@@ -77,7 +77,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "environ_sizes_get",
-            |mut guest: PolicyGuest<'_>, count: At, size: At| {
+            |mut guest: PolicyCaller<'_>, count: At, size: At| {
                 let environment = environment(guest.data());
                 put_sizes(&mut guest, &environment, count, size)
             },
@@ -85,7 +85,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "environ_get",
-            |mut guest: PolicyGuest<'_>, pointers: At, texts: At| {
+            |mut guest: PolicyCaller<'_>, pointers: At, texts: At| {
                 let environment = environment(guest.data());
                 put_texts(&mut guest, &environment, pointers, texts)
             },
@@ -93,14 +93,14 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "clock_res_get",
-            |mut guest: PolicyGuest<'_>, clock: u32, at: At| {
+            |mut guest: PolicyCaller<'_>, clock: u32, at: At| {
                 answer(&mut guest, clock_time(clock, Duration::ZERO).map(|_| 1_u64), at)
             },
         )?
         .func_wrap(
             MODULE,
             "clock_time_get",
-            |mut guest: PolicyGuest<'_>, clock: u32, _precision: u64, at: At| {
+            |mut guest: PolicyCaller<'_>, clock: u32, _precision: u64, at: At| {
                 let time = clock_time(clock, guest.data().elapsed());
                 answer(&mut guest, time, at)
             },
@@ -108,7 +108,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "random_get",
-            |mut guest: PolicyGuest<'_>, at: At, length: u32| {
+            |mut guest: PolicyCaller<'_>, at: At, length: u32| {
                 let (memory, state) = parts(&mut guest)?;
                 put(memory, at, &state.random().get_random_bytes(length.into())?)?;
                 wasmtime::Result::Ok(SUCCESS)
@@ -148,7 +148,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "fd_fdstat_get",
-            |mut guest: PolicyGuest<'_>, descriptor: u32, at: At| {
+            |mut guest: PolicyCaller<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
                 // The status claims all rights for the stream, and for files that are opened from it. This is harmless,
@@ -160,7 +160,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         .func_wrap(
             MODULE,
             "fd_filestat_get",
-            |mut guest: PolicyGuest<'_>, descriptor: u32, at: At| {
+            |mut guest: PolicyCaller<'_>, descriptor: u32, at: At| {
                 let mut status = [0; FILE_STATUS];
                 status[16] = CHARACTER_DEVICE;
                 stream_status(&mut guest, descriptor, at, &status)
@@ -187,7 +187,7 @@ fn is_stream(descriptor: u32) -> Errno {
 }
 
 fn stream_status(
-    guest: &mut PolicyGuest<'_>,
+    guest: &mut PolicyCaller<'_>,
     descriptor: u32,
     at: At,
     status: &[u8],
@@ -209,7 +209,7 @@ fn environment(state: &CallState) -> Vec<String> {
 
 /// Writes into the guest's memory the number of strings, and their total size with the terminating zeros.
 fn put_sizes(
-    guest: &mut PolicyGuest<'_>,
+    guest: &mut PolicyCaller<'_>,
     texts: &[impl AsRef<str>],
     count: At,
     size: At,
@@ -223,7 +223,7 @@ fn put_sizes(
 
 /// Writes into the guest's memory the strings with their terminating zeros, and a pointer to each string.
 fn put_texts(
-    guest: &mut PolicyGuest<'_>,
+    guest: &mut PolicyCaller<'_>,
     texts: &[impl AsRef<str>],
     mut pointers: At,
     mut at: At,
@@ -252,7 +252,7 @@ fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn answer(guest: &mut PolicyGuest<'_>, value: Result<u64, Errno>, at: At) -> wasmtime::Result<Errno> {
+fn answer(guest: &mut PolicyCaller<'_>, value: Result<u64, Errno>, at: At) -> wasmtime::Result<Errno> {
     match value {
         Ok(value) => put(parts(guest)?.0, at, &value.to_le_bytes()).map(|()| SUCCESS),
         Err(errno) => Ok(errno),
@@ -269,7 +269,7 @@ fn vectors(memory: &[u8], at: At, count: u32) -> wasmtime::Result<Vec<(At, u32)>
 }
 
 fn read(
-    mut guest: PolicyGuest<'_>,
+    mut guest: PolicyCaller<'_>,
     descriptor: u32,
     at: At,
     count: u32,
@@ -291,7 +291,7 @@ fn read(
 }
 
 fn write(
-    mut guest: PolicyGuest<'_>,
+    mut guest: PolicyCaller<'_>,
     descriptor: u32,
     at: At,
     count: u32,
@@ -328,7 +328,7 @@ fn write(
 
 /// Waits until the first of the events occurs. Standard streams are always ready, so only clocks need a wait.
 async fn poll(
-    guest: &mut PolicyGuest<'_>,
+    guest: &mut PolicyCaller<'_>,
     subscriptions: At,
     events: At,
     count: u32,

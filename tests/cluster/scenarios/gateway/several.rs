@@ -17,12 +17,12 @@ use crate::{cluster::TestCluster, ensemble, mariadb::ClusterMariaDb, process::un
 
 const WATCHES: usize = 10;
 
-struct SharedFiles {
+struct SharedStorage {
     server: ClusterMariaDb,
     directory: TempDir,
 }
 
-impl SharedFiles {
+impl SharedStorage {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = ClusterMariaDb::start(directory.path()).await.unwrap();
@@ -55,7 +55,7 @@ fn private(directory: &TempDir, name: &str, text: &str) {
 }
 
 pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestCluster>) {
-    let shared = SharedFiles::start().await;
+    let shared = SharedStorage::start().await;
     let ensemble = tokio::task::spawn_blocking(ensemble::TestZooKeeper::start)
         .await
         .unwrap();
@@ -121,7 +121,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
 }
 
 pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<TestCluster>) {
-    let mut shared = SharedFiles::start().await;
+    let mut shared = SharedStorage::start().await;
     let setting = GatewaySetting {
         accounts: shared.accounts(),
         ..GatewaySetting::simple(true)

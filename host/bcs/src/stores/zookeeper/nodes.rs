@@ -35,7 +35,7 @@ pub(super) type Watches = FuturesUnordered<Change>;
 type Change = Shared<BoxFuture<'static, ()>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum WatchedTreeNode {
+enum WatchKey {
     Existence(String),
     Children(String),
     Data(String),
@@ -49,7 +49,7 @@ pub(super) struct NodeReader(Mutex<SessionWatches>);
 #[derive(Debug, Default)]
 struct SessionWatches {
     session: Option<SessionId>,
-    watches: HashMap<WatchedTreeNode, Change>,
+    watches: HashMap<WatchKey, Change>,
 }
 
 impl NodeReader {
@@ -68,7 +68,7 @@ impl NodeReader {
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
             kept.watches.retain(|_, change| is_waiting(change));
-            let mut attempt = WriteAttempt {
+            let mut attempt = TreeRead {
                 client,
                 kept: &mut kept.watches,
                 used: HashSet::new(),
@@ -122,23 +122,23 @@ pub(super) async fn first(mut watches: Watches) {
     }
 }
 
-struct WriteAttempt<'a> {
+struct TreeRead<'a> {
     client: &'a Client,
-    kept: &'a mut HashMap<WatchedTreeNode, Change>,
-    used: HashSet<WatchedTreeNode>,
+    kept: &'a mut HashMap<WatchKey, Change>,
+    used: HashSet<WatchKey>,
 }
 
-impl WriteAttempt<'_> {
+impl TreeRead<'_> {
     /// Returns `None` if a node is deleted during the read.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<StoreNode>>, ZooKeeperError> {
-        let watched = WatchedTreeNode::Children(root.to_owned());
+        let watched = WatchKey::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
             Ok((namespaces, watch)) => {
                 self.keep(watched, watch);
                 namespaces
             }
             Err(Error::NoNode) => {
-                let watched = WatchedTreeNode::Existence(root.to_owned());
+                let watched = WatchKey::Existence(root.to_owned());
                 let is_kept = self.is_kept(&watched);
                 let (is_there, watch) = existence(self.client, root, is_kept).await.at("reading", root)?;
                 self.keep(watched, watch);
@@ -149,7 +149,7 @@ impl WriteAttempt<'_> {
         // All requests are sent before the first response is awaited, to save time.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
-            let is_kept = self.is_kept(&WatchedTreeNode::Children(path.clone()));
+            let is_kept = self.is_kept(&WatchKey::Children(path.clone()));
             let client = self.client;
             async move {
                 let list = children(client, &path, is_kept).await;
@@ -170,10 +170,10 @@ impl WriteAttempt<'_> {
             };
             let place = |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
             places.extend(names.into_iter().map(place));
-            self.keep(WatchedTreeNode::Children(path), watch);
+            self.keep(WatchKey::Children(path), watch);
         }
         let nodes = places.into_iter().map(|(path, name)| {
-            let is_kept = self.is_kept(&WatchedTreeNode::Data(path.clone()));
+            let is_kept = self.is_kept(&WatchKey::Data(path.clone()));
             let client = self.client;
             async move {
                 let data = data(client, &path, is_kept).await;
@@ -191,17 +191,17 @@ impl WriteAttempt<'_> {
                 }
                 Err(error) => return Err(error).at("reading", &path),
             };
-            self.keep(WatchedTreeNode::Data(path.clone()), watch);
+            self.keep(WatchKey::Data(path.clone()), watch);
             read.push(StoreNode { path, name, data });
         }
         Ok((!is_gone).then_some(read))
     }
 
-    fn is_kept(&self, watched: &WatchedTreeNode) -> bool {
+    fn is_kept(&self, watched: &WatchKey) -> bool {
         self.kept.contains_key(watched)
     }
 
-    fn keep(&mut self, watched: WatchedTreeNode, watch: Option<NodeWatch>) {
+    fn keep(&mut self, watched: WatchKey, watch: Option<NodeWatch>) {
         if let Some(watch) = watch {
             let change = watch.map(drop).boxed().shared();
             self.kept.insert(watched.clone(), change);

@@ -86,18 +86,18 @@ impl SpanProcessor for QueuedSpans {
 }
 
 #[derive(Debug)]
-pub(super) struct CountedBatch<E> {
+pub(super) struct CountingExporter<E> {
     exporter: E,
     queue: Arc<SpanQueue>,
 }
 
-impl<E> CountedBatch<E> {
+impl<E> CountingExporter<E> {
     pub(super) fn new(exporter: E, queue: Arc<SpanQueue>) -> Self {
         Self { exporter, queue }
     }
 }
 
-impl<E: SpanExporter> SpanExporter for CountedBatch<E> {
+impl<E: SpanExporter> SpanExporter for CountingExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
         let result = self.exporter.export(batch).await;

@@ -12,7 +12,7 @@ use admittance::{
     admission::async_trait,
     definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, FileStore, StoreError},
 };
-use admittance_driver::{DefinitionPlace, DriverFiles};
+use admittance_driver::{DefinitionFiles, DefinitionPlace};
 use tempfile::TempDir;
 
 use super::{DONE, ROUTE, definition, refusal};
@@ -226,7 +226,7 @@ async fn a_change_is_refused_without_a_writable_store() {
     let file = directory.path().join("one.json");
     let there = definition("there", "https://h.example").to_string();
     fs::write(&file, there).unwrap();
-    let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(DriverFiles(file.clone()))] };
+    let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(DefinitionFiles(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
     for (places, history, expected) in [
         (file(), None, "name a history directory that can be written"),
