@@ -50,8 +50,7 @@ fn request() -> Request {
 async fn plugin() -> Chain {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
-    let result = Sandbox::new(config);
-    let sandbox = result.expect("the sandbox starts");
+    let sandbox = Sandbox::new(config).expect("the sandbox starts");
     let config = PluginConfig {
         name: "fuzz".to_owned(),
         limits: CallLimits {

@@ -3,7 +3,7 @@
 mod balancer;
 mod under_load;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -28,6 +28,13 @@ fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
 
+/// Returns whether a replica reports that it serves this table, or could serve it at once.
+fn can_serve(lease: &Value, table: Option<&str>) -> bool {
+    ["live", "prepared", "earlier"]
+        .into_iter()
+        .any(|name| annotation(lease, name) == table)
+}
+
 fn renewed(lease: &Value) -> Timestamp {
     lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap()
 }
@@ -39,10 +46,8 @@ fn renewed(lease: &Value) -> Timestamp {
 /// - A replica never returns to an earlier target.
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
-    let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // The replicas whose last two reports name the same table. It takes a moment until the leader learns of a new
-    // report, so only these replicas are checked.
-    let mut settled: BTreeSet<String> = BTreeSet::new();
+    // The last two versions of each replica's Lease. The leader may have seen only the first of them.
+    let mut replicas: BTreeMap<String, (Option<Value>, Value)> = BTreeMap::new();
     // For each replica, the position in `targets` of the target that the replica serves.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
@@ -53,22 +58,24 @@ fn check_order(setting: &Setting) -> usize {
             let target = targets.last().cloned().flatten();
             if now != target {
                 let (before, new) = (target.as_deref(), now.as_deref());
-                let counts = replicas
-                    .iter()
-                    .filter(|(name, _)| settled.contains(*name))
-                    .map(|(_, lease)| lease)
-                    .filter(|lease| before.is_some() && annotation(lease, "live") == before);
                 // The leader knows its own state before it has written this state to its Lease, so its Lease may be out
                 // of date when it chooses a new target. That is why only the Leases of the other replicas are checked.
                 let leader = &lease["spec"]["holderIdentity"];
-                let served = counts
+                let is_known = |previous: &Option<Value>| {
+                    previous.as_ref().is_some_and(|lease| can_serve(lease, before))
+                };
+                let serving = replicas
+                    .values()
+                    .filter(|(previous, _)| before.is_some() && is_known(previous))
+                    .map(|(_, replica)| replica)
+                    .filter(|replica| annotation(replica, "live") == before)
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
                     .filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
-                for replica in served {
-                    let has = ["live", "prepared", "earlier"]
-                        .into_iter()
-                        .any(|name| annotation(replica, name) == new);
-                    assert!(has, "{new:?} is the target, and {replica} has not prepared it");
+                for replica in serving {
+                    assert!(
+                        can_serve(replica, new),
+                        "{new:?} is the target, and {replica} has not prepared it"
+                    );
                 }
                 targets.push(now);
                 late.clear();
@@ -77,14 +84,15 @@ fn check_order(setting: &Setting) -> usize {
         }
         if kind == "DELETED" {
             replicas.remove(&name);
-            settled.remove(&name);
             places.remove(&name);
             continue;
         }
         let target = targets.last().and_then(Option::as_deref);
         // `before` is the table that the replica served according to the previous version of its Lease. It is `None` if
         // the Lease is new.
-        let before = replicas.get(&name).and_then(|before| annotation(before, "live"));
+        let before = replicas
+            .get(&name)
+            .and_then(|(_, before)| annotation(before, "live"));
         let live = annotation(&lease, "live");
         let serves = |target: &Option<String>| target.as_deref() == live;
         if before.is_none() {
@@ -108,12 +116,8 @@ fn check_order(setting: &Setting) -> usize {
                 "{name} has {target:?} and does not serve it"
             );
         }
-        if before == live {
-            settled.insert(name.clone());
-        } else {
-            settled.remove(&name);
-        }
-        replicas.insert(name, lease);
+        let previous = replicas.remove(&name).map(|(_, before)| before);
+        replicas.insert(name, (previous, lease));
     }
     targets.len()
 }

@@ -300,14 +300,14 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
         }
         Some(message.to_owned())
     });
-    let expression_node = fields.optional("messageExpression");
+    let message_node = fields.optional("messageExpression");
     // If a validation has no message, Kubernetes shows its expression as the message. A message must be on one line, so
     // an expression of several lines needs a separate message.
-    if has_several_lines && !is_kyverno && message.is_none() && expression_node.is_none() {
+    if has_several_lines && !is_kyverno && message.is_none() && message_node.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix);
     }
-    let message_expression = expression_node.and_then(|node| reading.compile(&node, Role::Message));
+    let message_expression = message_node.and_then(|node| reading.compile(&node, Role::Message));
     let reason = fields.get("reason", DenialReason::default(), Node::word);
     Some(Validation {
         expression: expression?,

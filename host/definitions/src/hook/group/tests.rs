@@ -61,8 +61,7 @@ fn a_group_in_a_native_stage_has_members_and_an_expression() {
     assert_eq!((internal.timeout, internal.plugin.memory), (None, Some(8 << 20)));
     let parts: Vec<_> = chain.stages[0]
         .plugins()
-        .map(|(part, _)| part)
-        .map(|part| (part.path, part.is_member))
+        .map(|(part, _)| (part.path, part.is_member))
         .collect();
     let paths = [".group.plugins.signed", ".group.plugins.internal"];
     assert_eq!(parts, paths.map(|path| (path.to_owned(), true)));
