@@ -31,6 +31,10 @@ pub(crate) struct FetchedModule {
     pub(crate) bytes: Bytes,
     pub(crate) digest: Digest,
     /// The manifest of the module; `None` if the module is not from a registry.
+    #[cfg_attr(
+        not(feature = "registries"),
+        expect(dead_code, reason = "only registries have manifests")
+    )]
     pub(crate) manifest: Option<Bytes>,
 }
 

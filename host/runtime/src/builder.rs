@@ -293,6 +293,10 @@ impl HostBuilder {
         let resolve = AddressOverrides::parse(self.resolve).map_err(Error::Resolve)?;
         let catalog = Catalog::new(catalog)?;
         let redact = self.decisions.as_ref().map(|decisions| decisions.redact.clone());
+        #[cfg_attr(
+            not(feature = "registries"),
+            expect(unused_mut, reason = "only registries have images")
+        )]
         let mut sandbox = self.sandbox;
         #[cfg(feature = "registries")]
         sandbox

@@ -1,6 +1,6 @@
 //! Replaces the types of the sandbox in a build without the feature `engine`. None of them can be created.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, path::PathBuf, sync::Arc};
 
 use admittance_admission::{Deadline, Digest, Failure, Hook, Request, Response};
 use async_trait::async_trait;
@@ -74,12 +74,26 @@ impl Prepared {
     /// # Errors
     ///
     /// Always fails: this program was built without the feature `engine`.
-    pub fn from_bytes(_: impl Into<Bytes>) -> Result<Self, Error> {
+    pub fn from_bytes(_: impl Into<Bytes>, _: &[u8]) -> Result<Self, Error> {
+        Err(Error::NoEngine)
+    }
+
+    /// Returns an error.
+    ///
+    /// # Errors
+    ///
+    /// Always fails: this program was built without the feature `engine`.
+    pub fn from_file(_: impl Into<PathBuf>, _: &[u8]) -> Result<Self, Error> {
         Err(Error::NoEngine)
     }
 
     /// Never called, because this type cannot be created without the feature `engine`.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub fn header(&self) -> Vec<u8> {
+        match self.0 {}
+    }
+
+    /// Never called, because this type cannot be created without the feature `engine`.
+    pub fn code(&self) -> Option<&Bytes> {
         match self.0 {}
     }
 }
@@ -92,6 +106,15 @@ impl Plugin {
 
     /// Never called, because this type cannot be created without the feature `engine`.
     pub fn configured(&self) -> &ConfigurationTime {
+        match self.0 {}
+    }
+
+    /// Never called, because this type cannot be created without the feature `engine`.
+    ///
+    /// # Errors
+    ///
+    /// Never fails.
+    pub fn with(&self, _: &PluginConfig) -> Result<Self, Error> {
         match self.0 {}
     }
 }

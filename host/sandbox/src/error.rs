@@ -93,6 +93,7 @@ pub enum Error {
     Interrupted(String),
 }
 
+#[cfg(feature = "engine")]
 impl Error {
     pub(crate) fn refused(reason: String) -> Self {
         // The name of the feature in the text is the only sign by which wasmtime's error can be recognised.

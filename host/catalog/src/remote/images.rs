@@ -1,7 +1,7 @@
 //! Fetches manifests, configurations and signatures of container images for plugins. Results are cached for a minute.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     env::consts,
     hash::Hash,
     sync::Arc,
@@ -22,15 +22,15 @@ use crate::{
     manifest::Descriptor,
     module::FetchedModule,
     signature::{
-        CertificateRequirement, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys,
-        Requirement, SigningCertificate, TrustRoot, valid_signature,
+        CertificateRequirement, FoundSignature, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey,
+        PublicKeys, Requirement, SigningCertificate, TrustRoot, valid_signature,
     },
 };
 
 /// The time for which results about images are cached. Kubewarden uses the same time.
-const KEPT: Duration = Duration::from_secs(60);
-const MOST_KEPT: usize = 256;
-const LARGEST_KEPT: usize = 64 << 10;
+const CACHE_TIME: Duration = Duration::from_secs(60);
+const CACHED_RESULTS_MAX: usize = 256;
+const CACHED_RESULT_SIZE_MAX: usize = 64 << 10;
 
 /// The maximum size of an image's configuration, in bytes.
 const CONFIGURATION_LIMIT: u64 = 4 << 20;
@@ -204,7 +204,7 @@ impl ImageReader for RegistryImages {
         let mut material = self.material(image, &manifest).await?;
         material
             .signatures
-            .retain(|signature| signature.has_annotations(&signers.annotations));
+            .retain(|signature| has_annotations(signature, &signers.annotations));
         let material = Arc::new(material);
         for requirement in requirements {
             let needed = requirement.to_string();
@@ -305,24 +305,44 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentResults<K, V> {
     fn get(&self, key: &K) -> Option<V> {
         let kept = self.0.lock();
         let (at, value) = kept.get(key)?;
-        (at.elapsed() < KEPT).then(|| value.clone())
+        (at.elapsed() < CACHE_TIME).then(|| value.clone())
     }
 
     fn insert(&self, key: K, value: V, size: usize) {
-        if size > LARGEST_KEPT {
+        if size > CACHED_RESULT_SIZE_MAX {
             return;
         }
         let mut kept = self.0.lock();
-        if kept.len() >= MOST_KEPT {
-            kept.retain(|_, (at, _)| at.elapsed() < KEPT);
+        if kept.len() >= CACHED_RESULTS_MAX {
+            kept.retain(|_, (at, _)| at.elapsed() < CACHE_TIME);
         }
-        if kept.len() >= MOST_KEPT {
+        if kept.len() >= CACHED_RESULTS_MAX {
             let oldest = kept.iter().min_by_key(|(_, (at, _))| *at);
             let key = oldest.map(|(key, _)| key.clone());
             key.and_then(|key| kept.remove(&key));
         }
         kept.insert(key, (Instant::now(), value));
     }
+}
+
+/// Returns whether the signature was made with these annotations. `cosign sign` writes them into the field `optional` of
+/// the signed payload.
+fn has_annotations(signature: &FoundSignature, annotations: &BTreeMap<String, String>) -> bool {
+    #[derive(Deserialize)]
+    struct SignedPayload {
+        optional: Option<BTreeMap<String, serde_json::Value>>,
+    }
+    if annotations.is_empty() {
+        return true;
+    }
+    let FoundSignature::SimpleSigning { payload, .. } = signature else {
+        return false;
+    };
+    let payload = serde_json::from_slice::<SignedPayload>(&payload.0).ok();
+    let signed = payload.and_then(|payload| payload.optional).unwrap_or_default();
+    annotations
+        .iter()
+        .all(|(key, value)| signed.get(key).is_some_and(|signed| signed == value))
 }
 
 #[cfg(test)]
@@ -332,12 +352,15 @@ mod tests {
     #[test]
     fn the_number_and_size_of_cached_results_are_limited() {
         let recent = RecentResults::default();
-        for number in 0..MOST_KEPT + 10 {
+        for number in 0..CACHED_RESULTS_MAX + 10 {
             recent.insert(number, number, 1);
         }
-        assert_eq!(recent.0.lock().len(), MOST_KEPT);
-        assert_eq!(recent.get(&(MOST_KEPT + 9)), Some(MOST_KEPT + 9));
-        recent.insert(0, 0, LARGEST_KEPT + 1);
+        assert_eq!(recent.0.lock().len(), CACHED_RESULTS_MAX);
+        assert_eq!(
+            recent.get(&(CACHED_RESULTS_MAX + 9)),
+            Some(CACHED_RESULTS_MAX + 9)
+        );
+        recent.insert(0, 0, CACHED_RESULT_SIZE_MAX + 1);
         assert_eq!(recent.get(&0), None);
     }
 }

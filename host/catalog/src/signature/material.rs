@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     io,
     path::{Path, PathBuf},
@@ -68,26 +67,6 @@ impl FoundSignature {
         } else {
             Self::Detached { name, content }
         }
-    }
-
-    /// Returns whether the signature was made with these annotations. `cosign sign` writes them into the field
-    /// `optional` of the signed payload.
-    #[cfg(feature = "registries")]
-    pub(crate) fn has_annotations(&self, annotations: &BTreeMap<String, String>) -> bool {
-        #[derive(Deserialize)]
-        struct SignedPayload {
-            optional: Option<BTreeMap<String, serde_json::Value>>,
-        }
-        if annotations.is_empty() {
-            return true;
-        }
-        let Self::SimpleSigning { payload, .. } = self else {
-            return false;
-        };
-        let payload = serde_json::from_slice::<SignedPayload>(&payload.0).ok();
-        let said = payload.and_then(|payload| payload.optional).unwrap_or_default();
-        let is_said = |(key, value): (&String, &String)| said.get(key).is_some_and(|said| said == value);
-        annotations.iter().all(is_said)
     }
 
     /// Returns the file, URL or digest of the signature.

@@ -35,11 +35,14 @@ impl<S: Subscriber> Layer<S> for EventLines {
 
 fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
     let events = EventLines::default();
-    with_default(Registry::default().with(events.clone().with_filter(level)), || {
-        let log = CallLog::new("p".into(), Uid::from("u1".to_owned()), limits);
-        happens(&log);
-        log.finish();
-    });
+    with_default(
+        Registry::default().with(events.clone().with_filter(level)),
+        || {
+            let log = CallLog::new("p".into(), Uid::from("u1".to_owned()), limits);
+            happens(&log);
+            log.finish();
+        },
+    );
     // Another test's thread may still hold this subscriber, and with it the list: `tracing` asks each subscriber about
     // each new place that logs.
     std::mem::take(&mut *events.0.lock())
