@@ -248,7 +248,7 @@ impl Browser {
             let entry: Value = serde_json::from_str(&entry.message).unwrap();
             let message = &entry["message"];
             let of = |name: &str| message["params"][name].as_str().unwrap_or_default();
-            // Only the console's requests are checked, not those of the browser's own pages, such as a new tab.
+            // Only the console's requests are checked, not the requests of the browser's own pages, such as a new tab.
             if message["method"] == "Network.requestWillBeSent" && !of("documentURL").starts_with("chrome") {
                 let url = message["params"]["request"]["url"].as_str().unwrap();
                 assert!(

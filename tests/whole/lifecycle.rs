@@ -368,7 +368,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Replicas on one node share a store. When a replica starts, it removes temporary files of programs that were killed.
-/// It must not remove the files that another replica is just writing.
+/// A replica must not remove the files that another replica is just writing.
 #[tokio::test]
 async fn several_programs_can_share_a_store() {
     let directory = tempfile::tempdir().unwrap();

@@ -23,8 +23,8 @@ use crate::{
     v1::changes,
 };
 
-/// The largest body of a request with definitions, in bytes. Such a body may contain more than the definitions: that of
-/// `/v1/evaluate` also describes an admission request.
+/// The largest body of a request with definitions, in bytes. Such a body may contain more than the definitions: a body
+/// for `/v1/evaluate` also describes an admission request.
 pub(crate) const LARGE_BODY: usize = 8 << 20;
 /// The largest body, in bytes, of a request that describes an admission request but contains no definitions. There is
 /// room for an AdmissionReview with two objects of the largest size that Kubernetes allows.

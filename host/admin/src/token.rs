@@ -82,8 +82,8 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// Returns the token with this digest. The digest is compared with those of all tokens, and each comparison takes the
-/// same time, so that the duration tells a client nothing about the tokens.
+/// Returns the token with this digest. The digest is compared with the digest of every token, and each comparison takes
+/// the same time, so that the duration tells a client nothing about the tokens.
 pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
     let mut found = None;
     for token in tokens {

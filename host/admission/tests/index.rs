@@ -1,4 +1,4 @@
-//! The index of chains. Its results are compared with those of a search through all chains.
+//! The index of chains. Its results are compared with the results of a search through all chains.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -55,7 +55,7 @@ pub enum UpstreamKind {
     /// A bcs-mesos-driver, which gets requests unchanged and whose replies are passed on unchanged.
     #[default]
     Driver,
-    /// The Mesos scheduler. Requests are translated to its API, and its replies to those of bcs-mesos-driver.
+    /// The Mesos scheduler. Requests are translated to its API, and its replies to the replies of bcs-mesos-driver.
     Scheduler,
 }
 
@@ -112,7 +112,7 @@ impl Bcs {
     }
 
     /// Refuses a request if no hooks are called for it only because its path is spelled unusually. A server that
-    /// ignores case, for example, could still understand the path as that of a request for which hooks must be called.
+    /// ignores case, for example, could still understand the path, and handle a request for which hooks must be called.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
         // A scheduler cannot be deceived by an unusual path: it never gets the client's request, only requests that
         // this program has written itself.
@@ -147,7 +147,7 @@ impl Bcs {
     }
 
     /// Decides about a request whose body has no kind. No hooks are called for such a request. If the upstream is a
-    /// bcs-mesos-driver, and could take the path for that of a route that requires a kind, the request is refused.
+    /// bcs-mesos-driver, and could take the path for a route that requires a kind, the request is refused.
     fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings

@@ -1,4 +1,4 @@
-//! The body of `/healthz`, compatible with that of bcs-mesos-driver.
+//! The body of `/healthz`, compatible with bcs-mesos-driver.
 
 use std::net::IpAddr;
 

@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Plugins are embedded only in builds with the feature `stock`, such as those of `cargo task release`. Other
+    /// Plugins are embedded only in builds with the feature `stock`, such as the builds of `cargo task release`. Other
     /// builds have nothing to test here.
     #[cfg(feature = "stock")]
     #[test]

@@ -111,7 +111,8 @@ impl Store {
         let store = Self { directory, maps_code };
         for kind in StoreEntryKind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // A store on a read-only disk is no error: nothing can be added, but its existing entries can be read.
+                // A store on a read-only disk is not an error: nothing can be added, but its existing entries can be
+                // read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -244,7 +245,7 @@ impl Store {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(StoreEntryKind::Temporary))?;
                 file.as_file().lock()?;
-                // Other programs remove files in this directory that nobody has locked. This may happen to the new file
+                // Other programs remove files in this directory that are not locked. This may happen to the new file
                 // before it is locked. Then another file is created.
                 if is_linked(file.as_file(), file.path())? {
                     break file;

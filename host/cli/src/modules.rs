@@ -101,7 +101,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // The text is no valid reference, so it is taken as the path of a file. But a text with `:` that names no
+        // The text is not a valid reference, so it is taken as the path of a file. But a text with `:` that names no
         // existing file is probably a mistyped reference, so the error is returned.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),

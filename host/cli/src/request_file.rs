@@ -152,7 +152,7 @@ fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> 
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
         // A file that begins with `{` is probably JSON. If neither parser can read it, the error of the JSON parser
-        // explains the mistake better than that of the YAML parser.
+        // explains the mistake better than the error of the YAML parser.
         json_documents(&name, bytes).or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
         yaml_documents(&name, bytes)

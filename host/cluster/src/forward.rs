@@ -33,7 +33,8 @@ const CONNECTION_HEADERS: [HeaderName; 4] = [
     UPGRADE,
 ];
 
-/// Why a request was not forwarded, or a namespace was not created. The error names the server, so it is only logged.
+/// The reason why a request was not forwarded or a namespace was not created. It names the server, so it is only
+/// logged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server}: {reason}")]
 pub struct ForwardError {

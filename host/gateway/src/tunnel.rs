@@ -2,10 +2,10 @@
 //! also open tunnels to each other. Through such a tunnel, one gateway can use the tunnels that agents have opened to
 //! the other gateway.
 //!
-//! The protocol is that of bcs-api and its agents. The reader of a connection can be slow, so each side limits the
-//! memory for the bytes that wait for the reader. If they become too many, the side asks the other side to pause the
-//! connection. An older program ignores this and continues to send; then the connection is ended. All of this memory is
-//! charged to a [`Budget`].
+//! The protocol is the one that bcs-api and its agents use. The reader of a connection can be slow, so each side limits
+//! the memory for the bytes that wait for the reader. If they become too many, the side asks the other side to pause
+//! the connection. An older program ignores this and continues to send; then the connection is ended. All of this
+//! memory is charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;

@@ -10,7 +10,7 @@ use http::HeaderName;
 /// The configuration of the requests that plugins send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundConfig {
-    /// A PEM file of CAs that are trusted in addition to those of the operating system.
+    /// A PEM file of CAs that are trusted in addition to the CAs of the operating system.
     pub ca: Option<PathBuf>,
     /// The largest body of a response to a plugin's request, in bytes. Default: 1 MiB.
     pub response_limit: usize,

@@ -54,8 +54,8 @@ pub struct RolloutStatus {
     /// such as `1%`, it is a share of `decided`, so this number grows during the step.
     #[serde(default)]
     pub failure_limit: u64,
-    /// The number of requests that the candidate decided, and for which its answer was compared with that of the
-    /// plugin.
+    /// The number of requests that the candidate decided, and for which its answer was compared with the
+    /// plugin's answer.
     pub compared: u64,
     /// The number of compared requests that the candidate denied although the plugin did not.
     pub refused: u64,

@@ -108,7 +108,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
         .read_exact(&mut component)
         .map_err(|error| format!("the component cannot be read: {error}"))?;
     // The parent process keeps the standard input of this process open. If the input ends, the parent process has died.
-    // `PR_SET_PDEATHSIG` is no replacement: it takes effect as soon as the parent's thread ends.
+    // `PR_SET_PDEATHSIG` is not a replacement: it takes effect as soon as the parent's thread ends.
     thread::Builder::new()
         .name("parent-watch".to_owned())
         .spawn(move || {

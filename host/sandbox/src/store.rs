@@ -197,7 +197,7 @@ impl ResourceLimiter for StoreMemory {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // The memory has reached the maximum that the module itself declares, which is no error of the host.
+            // The memory has reached the maximum that the module itself declares, which is not an error of the host.
             return Ok(false);
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));

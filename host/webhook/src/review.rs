@@ -11,7 +11,8 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::call::{FailedCall, WebhookCaller};
 
-/// The maximum number of retries after responses with `Retry-After`. It is that of client-go and thus kube-apiserver.
+/// The maximum number of retries after responses with `Retry-After`. client-go, and thus kube-apiserver, has the same
+/// maximum.
 const RETRIES: u32 = 10;
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");

@@ -1,4 +1,4 @@
-//! Implements `sprintf` with the output of Go's, as in OPA: a wrong verb or number of arguments is no error.
+//! Implements `sprintf` with the output of Go's, as in OPA: a wrong verb or number of arguments is not an error.
 
 use std::fmt::Write as _;
 

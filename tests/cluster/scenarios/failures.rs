@@ -54,8 +54,8 @@ pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<TestCluste
     .await;
 }
 
-/// The server replies with a denial, so the failure policy of the chain decides, not the one of the webhook
-/// configuration.
+/// The server replies with a denial, so the failure policy of the chain decides, not the failure policy of
+/// the webhook configuration.
 pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<TestCluster>) {
     with_failing_stage(
         cluster,

@@ -83,7 +83,7 @@ async fn screenshots_of_the_manual_are_current() {
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
         // This last pattern matches any temporary path. The known temporary paths have been replaced before, so the
-        // only path that is left for this pattern is that of the history.
+        // only path that is left for this pattern is the path of the history.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

@@ -1,5 +1,5 @@
 //! Test cases from the code of bcs-mesos-driver. Each names the section of that driver's reference from which it comes.
-//! They run one after another.
+//! The cases run one after another.
 
 use admittance_tests::Reply;
 use bytes::Bytes;

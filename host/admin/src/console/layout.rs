@@ -55,7 +55,7 @@ pub(super) fn page_with(
     Html(markup.into_string()).into_response()
 }
 
-/// Returns a page that shows an error to this user. Its HTTP status is that of the API for the same error.
+/// Returns a page that shows an error to this user. Its HTTP status is the one that the API sends for the same error.
 pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
     (
         error.status(),

@@ -37,8 +37,8 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The objects that generators have made so far. All stages share them. A key is a pair of memory addresses: that of
-/// the generator, and that of the request.
+/// The objects that generators have made so far. All stages share them. A key is a pair of memory addresses: of the
+/// generator, and of the request.
 #[derive(Default)]
 pub(crate) struct GeneratedObjects(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 

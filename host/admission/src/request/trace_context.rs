@@ -102,7 +102,7 @@ mod tests {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SPAN: &str = "00f067aa0ba902b7";
 
-    /// The rules are those of W3C Trace Context, section 3.2.
+    /// The rules are from W3C Trace Context, section 3.2.
     #[test]
     fn a_valid_traceparent_round_trips_through_text() {
         let zeros = "0".repeat(32);

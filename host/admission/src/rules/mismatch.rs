@@ -9,7 +9,7 @@ use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 pub struct Mismatch {
     /// The first part of the rule that does not match; `None` if the chain or stage has no rules.
     pub part: Option<RulePart>,
-    /// The word `chain` or `stage`. The message contains it, to say whether the rules are those of a chain or a stage.
+    /// The word `chain` or `stage`. The message contains it, to say whether the rules belong to a chain or a stage.
     owner: &'static str,
     request: String,
     wanted: String,

@@ -95,7 +95,7 @@ impl RequestRefusal {
 
     /// Returns the HTTP status code of the refusal: 500 if a hook failed, 403 if a match condition failed, 504 if the
     /// deadline passed, 400 if the request is a dry run and the hook has side effects, and otherwise the code of the
-    /// denial. The codes 403 and 400 are those of kube-apiserver.
+    /// denial. kube-apiserver also uses 403 and 400 for this.
     pub fn code(&self) -> u16 {
         match &self.cause {
             RefusalCause::Denied(denial) => denial.code(),

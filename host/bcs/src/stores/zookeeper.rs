@@ -38,7 +38,8 @@ const MAX_NODE_BYTES: usize = 1_000_000;
 
 /// A store of definitions in ZooKeeper, each the data of a node `{root}/{namespace}/{name}`. Lives as long as the host.
 ///
-/// A node without data is no definition. A program that is killed while it creates a definition may leave such a node.
+/// A node without data is not a definition. A program that is killed while it creates a definition may leave such a
+/// node.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,

@@ -152,8 +152,9 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let mut receiver = list.receiver();
     until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
-    // Two sessions expire: that of the client that created the node, and that of the list. ZooKeeper then removes the
-    // node, but cannot notify the list, which has no session. The list must notice the removal in its next session.
+    // Two sessions expire: the session of the client that created the node, and the session of the list. ZooKeeper then
+    // removes the node, but cannot notify the list, which has no session. The list must notice the removal in its next
+    // session.
     let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);

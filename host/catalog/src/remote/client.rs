@@ -28,8 +28,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl FetchClient {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
-        // A system may have no CA certificates. This is no error here: only TLS connections fail then, and modules can
-        // still be read from files.
+        // A system may have no CA certificates. This is not an error here: only TLS connections fail then, and modules
+        // can still be read from files.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,

@@ -71,8 +71,8 @@ impl FetchClient {
             let url = signature_url(url, suffix);
             let content = match self.get_small(&url, SIGNATURE_SIZE_LIMIT, progress).await {
                 Ok(Some(content)) => Blob(content.into()),
-                // A missing signature is no error. Some object stores, such as S3, reply with 403 instead of 404 if an
-                // object is missing and the client may not list objects. So `Unauthorized` means here that the
+                // A missing signature is not an error. Some object stores, such as S3, reply with 403 instead of 404 if
+                // an object is missing and the client may not list objects. So `Unauthorized` means here that the
                 // signature is missing.
                 Ok(None) | Err(Error::Unauthorized { .. }) => continue,
                 Err(error) => return Err(error),

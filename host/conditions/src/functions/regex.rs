@@ -160,7 +160,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<CelList<'a>, Fault> {
-    // A pattern matches at most once at each character of the text, and once more at the end. The cost of so many
+    // A pattern matches at most once at each character of the text, and once more at the end. The cost of this many
     // matches is charged in advance. A match costs as much as three list items.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
@@ -220,8 +220,8 @@ impl CompiledRegex {
     }
 }
 
-/// Translates a regular expression from Go's syntax to that of the crate `regex`. For example, `\d` is ASCII in Go, and
-/// a brace that begins no count is literal.
+/// Translates a regular expression from Go's syntax to the syntax of the crate `regex`. For example, `\d` is ASCII in
+/// Go, and a brace that begins no count is literal.
 fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;

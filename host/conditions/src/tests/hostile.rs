@@ -230,8 +230,8 @@ fn the_deepest_expression_runs_on_a_small_stack() {
             let outcome = machine.run(&condition.checked.expression);
             matches!(outcome, Ok(Value::Bool(true)))
         };
-        // This stack is half as large as that of a worker thread. So the test crashes before an expression needs so
-        // much stack that a worker would crash.
+        // This stack is half as large as the stack of a worker thread. So this test crashes long before an expression
+        // needs enough stack to crash a worker.
         let thread = std::thread::Builder::new()
             .stack_size(1 << 20)
             .spawn(run)

@@ -148,7 +148,7 @@ fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
     // The document may begin on the same line as the `---` before it, as in `--- {}`. In this case, the text before the
-    // document ends with `--- `, which is no comment and is left out.
+    // document ends with `--- `, which is not a comment and is left out.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

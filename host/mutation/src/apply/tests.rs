@@ -36,7 +36,7 @@ fn assign(value: impl Into<Value>) -> Mutation {
     Mutation::Assign(value.into())
 }
 
-/// The expectations are those of Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and
+/// The expectations are from Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and
 /// assign_mutator_test.go. A row with another source names it in its first column.
 #[test]
 fn a_value_is_set_at_its_location() {

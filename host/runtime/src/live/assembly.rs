@@ -47,7 +47,7 @@ pub(crate) struct AssembledTable {
 pub(crate) enum Modules {
     Current(FetchScope),
     /// The modules that an earlier revision used. Key: the name of the stage (`PHASE:CHAIN/STAGE`), and whether the
-    /// module is that of the stage's candidate (`true`) or of its plugin (`false`). Value: the digest of the module.
+    /// module belongs to the stage's candidate (`true`) or to its plugin (`false`). Value: the digest of the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 

@@ -45,7 +45,8 @@ pub(crate) struct TableSource {
     pub(crate) store_limit: Option<u64>,
     /// The fingerprint of the module files at the last attempt to build a table, whether the attempt succeeded or not.
     pub(crate) modules: Fingerprint,
-    /// How often the definitions were read. If it has changed, a plan or a build that began before is outdated.
+    /// The number of times that the definitions were read. If it has changed, a plan or a build that began before is
+    /// outdated.
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,

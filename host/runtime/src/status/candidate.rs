@@ -1,4 +1,4 @@
-//! Reports how often and in what way the answers of a candidate differ from those of the live plugin.
+//! Reports how often and in what way the answers of a candidate differ from the live plugin's answers.
 
 use admittance_admission::keywords;
 use schemars::JsonSchema;

@@ -168,8 +168,8 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// The statistics cover the current period and the one before. A period of five minutes is long enough to contain some
-/// rare requests, and short enough that old calls soon stop counting.
+/// The statistics cover the current period and the previous one. A period of five minutes is long enough to contain
+/// some rare requests, and short enough that old calls soon stop counting.
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.

@@ -1,4 +1,4 @@
-//! Decides whether a policy may trust a certificate. The decisions are the same as those of Kubewarden's policy server.
+//! Decides whether a policy may trust a certificate. The decisions are the same as in Kubewarden's policy server.
 //!
 //! The cost depends on the certificates, which the policy chooses: certificates with equal names multiply the possible
 //! paths, and each signature takes up to 1 ms. So the numbers of certificates and of verification steps are limited.

@@ -107,7 +107,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
         };
         let function = function.typed::<(), ()>(&*store)?;
         match function.call_async(&mut *store, ()).await {
-            // TinyGo's start-up code ends with the exit code 0. This is no failure, because the functions of the
+            // TinyGo's start-up code ends with the exit code 0. This is not a failure, because the functions of the
             // instance can be called nevertheless.
             Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}
             result => result?,

@@ -329,7 +329,8 @@ fn filling(bytes: usize) -> String {
 
 #[tokio::test]
 async fn the_start_up_code_of_a_plugin_runs_once() {
-    // The guest's start-up code traps if it runs a second time in the same memory, as that of a C library would.
+    // The guest's start-up code traps if it runs a second time in the same memory, as a C library's start-up code
+    // would.
     let guest = Guest::default().with_items(
         r#"(func (export "_initialize")
             (if (i32.load (i32.const 512)) (then unreachable))

@@ -204,9 +204,9 @@ enum ExpectedVerdict {
 
 const EMPTY: &str = "the webhook denied the request without explanation";
 
-/// Each row contains a webhook's response and the expected outcome, which is that of kube-apiserver. If the description
-/// of a row begins with "ours", the outcome intentionally differs from that of kube-apiserver. `UID` in a response
-/// stands for the uid of the request.
+/// Each row contains a webhook's response and the expected outcome, which is kube-apiserver's outcome. If the
+/// description of a row begins with "ours", the outcome intentionally differs from kube-apiserver's. `UID` in a
+/// response stands for the uid of the request.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use ExpectedVerdict::{Allow, Deny, Invalid, Patch};

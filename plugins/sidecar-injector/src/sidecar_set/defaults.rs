@@ -1,6 +1,6 @@
 //! The defaults that OpenKruise's webhook writes into the containers and volumes of a SidecarSet.
 //!
-//! The defaults are those of `SetDefaultsSidecarSet` in OpenKruise 1.9, which uses the functions of Kubernetes 1.32 for
+//! The defaults are from `SetDefaultsSidecarSet` in OpenKruise 1.9, which uses the functions of Kubernetes 1.32 for
 //! fields of Pods. Startup probes and resources stay unchanged, except quantities below a thousandth.
 
 use admittance_sdk::serde_json::{Map, Value, json};

@@ -17,7 +17,7 @@ use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
 
-/// Each pause is twice the one before, and half of each is random.
+/// Each pause is twice as long as the previous one, and half of each is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two attempts. BCS's own programs usually pause for this long.
 const MAX_PAUSE: Duration = Duration::from_secs(3);

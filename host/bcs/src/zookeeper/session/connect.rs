@@ -11,7 +11,7 @@ use zookeeper_client::{Client, Error, SessionState as ClientState};
 use super::{SessionConnection, SessionState};
 use crate::zookeeper::{EnsembleConfig, EnsembleServer, error::describe};
 
-/// Each pause is twice the one before.
+/// Each pause is twice as long as the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// If no session can be opened, a TCP connection to each server is tried. The server must accept it within this time.

@@ -22,11 +22,11 @@ pub(super) struct ParsedSignature<'a> {
 }
 
 pub(super) enum SignedContent<'a> {
-    /// The bytes of the module, or those of its manifest, are signed directly.
+    /// The bytes of the module or of its manifest are signed directly.
     Artifact(Option<MessageDigest>),
     /// A text that contains the digest of the manifest is signed.
     Payload(&'a [u8]),
-    /// A statement that contains the digest of the module, or that of its manifest, is signed.
+    /// A statement that contains the digest of the module or of its manifest is signed.
     Envelope(DsseEnvelope),
 }
 
